@@ -1,0 +1,52 @@
+// Ring: a bounded queue of values between two cores, over DPDK's rte_ring (elements by value, on memory of our own, so
+// it works with and without EAL). A full ring is a result that the caller handles: push never waits.
+// Owner: one pushing thread (or several with kMulti), one popping thread.
+#pragma once
+
+#include <rte_ring.h>
+#include <rte_ring_elem.h>
+
+#include <cstdlib>
+#include <memory>
+#include <type_traits>
+
+#include "dataplane/base/error.hpp"
+
+namespace lk {
+
+enum class RingProducers { kSingle, kMulti };
+
+template <typename T>
+class Ring {
+  static_assert(std::is_trivially_copyable_v<T>);
+  static_assert(sizeof(T) % 4 == 0, "rte_ring moves elements in words of 4 bytes");
+
+ public:
+  // `capacity` elements at least; throws SystemError when memory is refused.
+  explicit Ring(unsigned capacity, RingProducers producers = RingProducers::kSingle) {
+    unsigned slots = 2;
+    while (slots - 1 < capacity) slots *= 2;
+    const ssize_t bytes = rte_ring_get_memsize_elem(sizeof(T), slots);
+    void* memory = bytes > 0 ? std::aligned_alloc(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64) : nullptr;
+    if (memory == nullptr) throw SystemError("ring: no memory for the elements");
+    ring_.reset(static_cast<rte_ring*>(memory));
+    const unsigned flags = RING_F_SC_DEQ | (producers == RingProducers::kSingle ? RING_F_SP_ENQ : 0U);
+    if (rte_ring_init(ring_.get(), "lk", slots, flags) != 0) throw SystemError("rte_ring_init: refused");
+  }
+
+  bool push(const T& value) noexcept { return rte_ring_enqueue_elem(ring_.get(), const_cast<T*>(&value), sizeof(T)) == 0; }
+  bool pop(T& out) noexcept { return rte_ring_dequeue_elem(ring_.get(), &out, sizeof(T)) == 0; }
+  unsigned pop_burst(T* out, unsigned most) noexcept {
+    return rte_ring_dequeue_burst_elem(ring_.get(), out, sizeof(T), most, nullptr);
+  }
+  bool empty() const noexcept { return rte_ring_empty(ring_.get()) != 0; }
+  unsigned room() const noexcept { return rte_ring_free_count(ring_.get()); }
+
+ private:
+  struct Free {
+    void operator()(rte_ring* r) const noexcept { std::free(r); }
+  };
+  std::unique_ptr<rte_ring, Free> ring_;
+};
+
+}  // namespace lk
