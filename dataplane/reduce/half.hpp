@@ -14,6 +14,12 @@ inline constexpr std::uint32_t kQuietNanF32 = 0x7fc00000U;
 inline constexpr std::uint16_t kQuietNanF16 = 0x7e00U;
 inline constexpr std::uint16_t kQuietNanBf16 = 0x7fc0U;
 
+// By mask: with ?: the compiler may move the work of one side behind a branch, and the loop is no vector code any more.
+inline std::uint32_t select(bool condition, std::uint32_t yes, std::uint32_t no) noexcept {
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 inline float f32_from_bf16(std::uint16_t bits) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
@@ -35,8 +41,8 @@ inline float f32_from_f16(std::uint16_t bits) noexcept {
   // A denormal: with the exponent of 2^-14 it is 2^-14 too large, and the subtraction is exact.
   const float lifted = std::bit_cast<float>(moved + kRebias + (1U << 23)) - std::bit_cast<float>(kRebias + (1U << 23));
   const auto denormal = std::bit_cast<std::uint32_t>(lifted);
-  std::uint32_t size = exponent == 0 ? denormal : normal;
-  size = exponent == (0x1fU << 23) ? special : size;
+  std::uint32_t size = select(exponent == 0, denormal, normal);
+  size = select(exponent == (0x1fU << 23), special, size);
   return std::bit_cast<float>(sign | size);
 }
 
@@ -52,10 +58,9 @@ inline std::uint16_t f16_from_f32(float value) noexcept {
   const std::uint32_t denormal = std::bit_cast<std::uint32_t>(shifted) - kDenormalMagic;
   const std::uint32_t odd = (size >> 13) & 1U;
   const std::uint32_t normal = (size - ((127U - 15U) << 23) + 0xfffU + odd) >> 13;
-  std::uint32_t out = size < kLeastNormal ? denormal : normal;
-  out = size >= kTooLarge ? 0x7c00U : out;
-  out |= sign;
-  out = size > 0x7f800000U ? kQuietNanF16 : out;
+  std::uint32_t out = select(size < kLeastNormal, denormal, normal);
+  out = select(size >= kTooLarge, 0x7c00U, out) | sign;
+  out = select(size > 0x7f800000U, kQuietNanF16, out);
   return static_cast<std::uint16_t>(out);
 }
 

@@ -64,6 +64,7 @@ std::vector<Buffer> random_buffers(DType t, std::size_t ranks, std::size_t count
 
 std::vector<const std::byte*> pointers_to(const std::vector<Buffer>& buffers) {
   std::vector<const std::byte*> out;
+  out.reserve(buffers.size());
   for (const Buffer& b : buffers) out.push_back(b.data());
   return out;
 }
@@ -74,6 +75,7 @@ Buffer fold_domains(DType t, RedOp op, std::size_t count, const Domains& domains
   std::vector<Buffer> partials;
   for (const auto& domain : domains) {
     std::vector<const std::byte*> in;
+    in.reserve(domain.size());
     for (const std::size_t rank : domain) in.push_back(inputs[rank].data());
     partials.emplace_back(count * size_of(t));
     lk::fold(t, in, count, domains.size() == 1 ? last : FoldRounding::partial(), partials.back().data());

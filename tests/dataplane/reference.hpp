@@ -96,6 +96,7 @@ inline void all_reduce(DType dtype, RedOp op, std::size_t count, const std::vect
     std::vector<std::uint32_t> of_domains;
     for (const auto& domain : domains) {
       std::vector<std::uint32_t> values;
+      values.reserve(domain.size());
       for (const std::size_t rank : domain) values.push_back(load(dtype, inputs.at(rank), i));
       of_domains.push_back(fold(dtype, values, domains.size() == 1 ? divisor : 1));
     }
