@@ -72,7 +72,7 @@ ShmLayout check_header(const std::byte* region, Bytes region_bytes) {
 }
 
 Status check_submit(const SubmitEntry& entry, Bytes data_bytes) noexcept {
-  if (entry.kind > static_cast<std::uint8_t>(OpKind::kBroadcast) ||
+  if (entry.kind > static_cast<std::uint8_t>(Collective::kBroadcast) ||
       entry.redop > static_cast<std::uint8_t>(RedOp::kAvg) || entry.dtype > static_cast<std::uint8_t>(DType::kBF16)) {
     return Status::kUnsupported;
   }

@@ -14,6 +14,7 @@
 #include <string>
 #include <type_traits>
 
+#include "dataplane/api/op.hpp"
 #include "dataplane/base/dtype.hpp"
 #include "dataplane/base/status.hpp"
 #include "dataplane/base/units.hpp"
@@ -25,13 +26,10 @@ inline constexpr std::uint32_t kShmVersion = 1;
 inline constexpr Bytes kShmAlign = 64;
 inline constexpr std::uint32_t kMaxShmSlots = 1U << 16;
 
-enum class OpKind : std::uint8_t { kAllReduce = 0, kBroadcast = 1 };
-constexpr const char* name_of(OpKind k) noexcept { return k == OpKind::kAllReduce ? "all_reduce" : "broadcast"; }
-
 // One collective call of one rank.
 struct SubmitEntry {
   std::uint64_t op_no;  // OpNumber in its group, from 1, without gaps
-  std::uint8_t kind;    // OpKind
+  std::uint8_t kind;    // Collective
   std::uint8_t redop;   // RedOp; 0 for a broadcast
   std::uint8_t dtype;   // DType
   std::uint8_t flags;   // none is defined: 0

@@ -50,7 +50,8 @@ void SlotTable::give_back(std::uint32_t slot) noexcept {
 }
 
 std::uint32_t SlotTable::count(SlotState s) const noexcept {
-  return static_cast<std::uint32_t>(std::count_if(rows_.begin(), rows_.end(), [s](const Row& r) { return r.state == s; }));
+  return static_cast<std::uint32_t>(
+      std::count_if(rows_.begin(), rows_.end(), [s](const Row& r) { return r.state == s; }));
 }
 
 }  // namespace lk

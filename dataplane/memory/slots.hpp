@@ -4,7 +4,8 @@
 // A slot's life: free → granted (a sender may write it, generation g) → held (committed, in use by an op) → granted or
 // free with generation g + 1. While a lane that may still write it is not fenced, the *sender* keeps the slot in
 // quarantine: it does not use it, and this node does not grant it anew until the fence says that nothing can land.
-// The memory is reserved, not touched, until a chunk lands. Owner: the node's reactor; the wire writes into granted slots.
+// The memory is reserved, not touched, until a chunk lands. Owner: the node's reactor; the wire writes into granted
+// slots.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +33,10 @@ class SlotTable {
   SlotTable(const SlotTable&) = delete;
   SlotTable& operator=(const SlotTable&) = delete;
 
-  std::uint32_t take() noexcept;               // free → granted; kNoId when none is left
-  void hold(std::uint32_t slot) noexcept;      // granted → held
-  void regrant(std::uint32_t slot) noexcept;   // granted or held → granted, next generation
-  void give_back(std::uint32_t slot) noexcept; // granted or held → free, next generation
+  std::uint32_t take() noexcept;                // free → granted; kNoId when none is left
+  void hold(std::uint32_t slot) noexcept;       // granted → held
+  void regrant(std::uint32_t slot) noexcept;    // granted or held → granted, next generation
+  void give_back(std::uint32_t slot) noexcept;  // granted or held → free, next generation
 
   SlotState state(std::uint32_t slot) const noexcept { return rows_[slot].state; }
   std::uint16_t generation(std::uint32_t slot) const noexcept { return rows_[slot].generation; }
