@@ -5,7 +5,7 @@ from small_tree import SmallTree
 
 class CheckWords(SmallTree):
     def test_clean_tree_passes(self):
-        self.write("README.md", "See /etc/lanekeeper and ../work/shared; a rate of 12 # of 14 ports.\n")
+        self.write("README.md", "See /etc/lanekeeper and ../work/shared; a rate of 12 # of 14 ports, see 7.\n")
         self.write("control/node.cpp", "int stubborn = 1;  // what a stubborn link does; hardcode-free\n")
         self.write("tests/control/node_test.cpp", "// no thread sleeps (in here)\n")
         self.passes("check-words")
@@ -22,7 +22,7 @@ class CheckWords(SmallTree):
             with self.subTest(text=text):
                 self.write("README.md", f"{text}\n")
                 self.fails("check-words", "README.md:1:", "a path of somebody's machine")
-        for text in ("issue 12", "Issue #12", "fixes #3", "PR 7"):
+        for text in ("issue 12", "Issue #12", "fixes #3", "see #7"):
             with self.subTest(text=text):
                 self.write("README.md", f"{text}\n")
                 self.fails("check-words", "README.md:1:", "a tracker's number")
