@@ -1,0 +1,148 @@
+#include "control/topology/capture_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "dataplane/base/error.hpp"
+
+namespace lk {
+namespace {
+
+constexpr std::size_t kLargestFile = 4U << 20;
+
+// UTF-16 with a byte order mark, cut down to its ASCII; what a console redirect on some systems writes.
+std::string from_utf16(std::string_view bytes, bool little) {
+  std::string out;
+  for (std::size_t i = 2; i + 1 < bytes.size(); i += 2) {
+    const auto low = static_cast<unsigned char>(bytes[little ? i : i + 1]);
+    const auto high = static_cast<unsigned char>(bytes[little ? i + 1 : i]);
+    out.push_back(high == 0 && low < 0x80 ? static_cast<char>(low) : ' ');
+  }
+  return out;
+}
+
+struct Replacement {
+  std::string_view from, to;
+};
+// Blanks, quotes and signs that editors, chat programs and web pages put in place of the plain ones.
+constexpr Replacement kReplacements[] = {
+    {"\xc2\xa0", " "},     {"\xe2\x80\x8b", ""},  {"\xe2\x80\x8c", ""},   {"\xe2\x80\x8d", ""},   {"\xef\xbb\xbf", ""},
+    {"\xe2\x80\xaf", " "}, {"\xe3\x80\x80", " "}, {"\xe2\x80\x9c", "\""}, {"\xe2\x80\x9d", "\""}, {"\xe2\x80\x90", "-"},
+    {"\xe2\x80\x91", "-"}, {"\xe2\x80\x93", "-"}, {"\xe2\x80\x94", "-"},  {"\xe2\x94\x82", "|"},  {"\xe2\x86\xb5", ""},
+};
+
+// Length of a terminal control sequence at i ("\x1b[4m", or "[4m" whose escape was lost), else 0.
+std::size_t control_sequence(std::string_view s, std::size_t i) {
+  const bool escaped = s[i] == '\x1b';
+  std::size_t at = escaped ? i + 1 : i;
+  if (at >= s.size() || s[at] != '[') return escaped ? 1 : 0;
+  ++at;
+  const std::size_t digits = at;
+  while (at < s.size() && (std::isdigit(static_cast<unsigned char>(s[at])) != 0 || s[at] == ';')) ++at;
+  if (at >= s.size()) return escaped ? at - i : 0;
+  if (escaped) return std::isalpha(static_cast<unsigned char>(s[at])) != 0 ? at + 1 - i : at - i;
+  return at > digits && s[at] == 'm' ? at + 1 - i : 0;
+}
+
+std::string plain_bytes(std::string_view in) {
+  std::string out;
+  out.reserve(in.size());
+  for (std::size_t i = 0; i < in.size();) {
+    if (const std::size_t skip = in[i] == '\x1b' || in[i] == '[' ? control_sequence(in, i) : 0; skip != 0) {
+      i += skip;
+      continue;
+    }
+    const auto* found = std::find_if(std::begin(kReplacements), std::end(kReplacements),
+                                     [&](const Replacement& r) { return in.substr(i, r.from.size()) == r.from; });
+    if (found != std::end(kReplacements)) {
+      out += found->to;
+      i += found->from.size();
+    } else if (in.substr(i, 2) == "\xe2\x80" && i + 2 < in.size()) {  // the other typographic blanks
+      out += ' ';
+      i += 3;
+    } else if (in[i] == '\r') {
+      if (i + 1 >= in.size() || (in[i + 1] != '\n' && in[i + 1] != '\r')) out += '\n';
+      ++i;
+    } else {
+      const bool odd = static_cast<unsigned char>(in[i]) < 0x20 && in[i] != '\n' && in[i] != '\t';
+      out += odd ? ' ' : in[i];
+      ++i;
+    }
+  }
+  return out;
+}
+
+bool is_fence(std::string_view line) {
+  const std::size_t start = line.find_first_not_of(" \t>");
+  return start != std::string_view::npos && (line.substr(start, 3) == "```" || line.substr(start, 3) == "~~~" ||
+                                             line.substr(start, 6) == "[code]" || line.substr(start, 7) == "[/code]");
+}
+
+// Drops one line's signs and remembers which kind it was. What stands behind them keeps its column.
+void strip_line(std::string& line, CaptureText& text) {
+  for (;;) {
+    const std::size_t at = line.find_first_not_of(" \t");
+    if (at == std::string::npos || std::string_view("#;%>/*+-").find(line[at]) == std::string_view::npos) return;
+    (line[at] == '>' ? text.quoted : text.commented) = true;
+    line.erase(0, std::min(line.find_first_not_of("#;%>/*+-", at), line.size()));
+  }
+}
+
+}  // namespace
+
+std::string read_capture_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw InputError(fmt::format("{}: cannot be read", path));
+  std::string bytes;
+  bytes.resize(kLargestFile + 1);
+  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (in.bad() || (in.gcount() == 0 && !in.eof())) throw InputError(fmt::format("{}: cannot be read", path));
+  bytes.resize(static_cast<std::size_t>(in.gcount()));
+  if (bytes.size() > kLargestFile) throw InputError(fmt::format("{}: more than 4 MiB; expected one capture", path));
+  if (bytes.find_first_not_of(" \t\r\n") == std::string::npos) {
+    throw InputError(fmt::format("{}: empty; expected nvidia-smi topo -m text or NCCL topology XML", path));
+  }
+  return bytes;
+}
+
+CaptureText plain_text(std::string_view bytes) {
+  std::string decoded;
+  if (bytes.size() >= 2 && (bytes.substr(0, 2) == "\xff\xfe" || bytes.substr(0, 2) == "\xfe\xff")) {
+    decoded = from_utf16(bytes, bytes[0] == '\xff');
+    bytes = decoded;
+  }
+  const std::string plain = plain_bytes(bytes);
+  CaptureText text;
+  int number = 0;
+  for (std::size_t start = 0; start <= plain.size();) {
+    const std::size_t end = std::min(plain.find('\n', start), plain.size());
+    std::string line = plain.substr(start, end - start);
+    start = end + 1;
+    ++number;
+    if (is_fence(line)) {
+      text.fenced = true;
+      continue;
+    }
+    text.lines.push_back({std::move(line), number});
+  }
+  return text;
+}
+
+void strip_signs(CaptureText& text) {
+  for (CaptureLine& line : text.lines) {
+    strip_line(line.text, text);
+    std::replace(line.text.begin(), line.text.end(), '|', '\t');
+  }
+}
+
+std::string joined(const CaptureText& text) {
+  std::string out;
+  for (const CaptureLine& line : text.lines) out += line.text + '\n';
+  return out;
+}
+
+}  // namespace lk
