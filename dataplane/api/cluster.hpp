@@ -37,6 +37,7 @@ struct LinkSpec {
   EndpointId gpu = kNoId16;    // GPU at the near end (NVLink, GPU's PCIe slot)
   EndpointId peer_gpu = kNoId16;  // GPU at the far end of a direct NVLink bundle
   std::string device;          // NIC name for its slot, its port or its netdev
+  std::uint16_t rail = kNoId16;  // of a port
 };
 
 struct Hop {
