@@ -1,5 +1,5 @@
-// LinkServer: the emulated time of one direction of one link. It serves bytes in the order in which they were posted, at
-// its rate; several links on a path serve a chunk at the same time (cut-through), and the chunk is through when the
+// LinkServer: the emulated time of one direction of one link. It serves bytes in the order in which they were posted,
+// at its rate; several links on a path serve a chunk at the same time (cut-through), and the chunk is through when the
 // last one is. Positions are bytes since start, so a change of rate needs no queue to be rewritten.
 // Never faster than the link: that is what makes "share of the bound" meaningful. Owner: one port's reactor.
 #pragma once

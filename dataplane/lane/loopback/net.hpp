@@ -20,8 +20,9 @@ struct WireMessage {
   Direction direction{};
   std::uint8_t unused[3] = {};
   std::uint32_t epoch = 0;
-  Nanos arrive_at = 0;
-  std::uint64_t id = 0;         // kChunk: the sender's record; kDelivered: the same, back
+  Nanos arrive_at = 0;   // of the last byte
+  Nanos lead_ns = 0;     // kChunk: the first byte was that much earlier
+  std::uint64_t id = 0;  // kChunk: the sender's record; kDelivered: the same, back
   std::uint32_t immediate = 0;
   std::uint32_t bytes = 0;
   std::uint32_t staging = kNoId;
@@ -38,10 +39,10 @@ struct Waker {
 };
 
 struct LoopbackOptions {
-  bool payload = true;        // false: only time passes
-  double rate_scale = 1.0;    // every link's rate times this
-  Bytes staging_bytes = 0;    // size of one staging buffer: the largest chunk
-  unsigned staging_count = 0; // buffers of one node
+  bool payload = true;         // false: only time passes
+  double rate_scale = 1.0;     // every link's rate times this
+  Bytes staging_bytes = 0;     // size of one staging buffer: the largest chunk
+  unsigned staging_count = 0;  // buffers of one node
   unsigned inbox = 4096;
 };
 
@@ -56,7 +57,9 @@ class LoopbackNet {
 
   std::uint32_t take_staging(NodeId node) noexcept;  // kNoId when none is free
   void free_staging(std::uint32_t index) noexcept;   // any reactor
-  std::byte* staging(std::uint32_t index) const noexcept { return staging_.get() + Bytes{index} * options_.staging_bytes; }
+  std::byte* staging(std::uint32_t index) const noexcept {
+    return staging_.get() + Bytes{index} * options_.staging_bytes;
+  }
 
  private:
   const ClusterSpec& cluster_;

@@ -44,8 +44,10 @@ void LoopbackPort::occupy(Record& r, LaneId id, Direction d, Bytes bytes, Nanos 
   const auto add = [&](std::size_t server) noexcept {
     LK_CHECK(r.hop_count < kMaxHops);
     LinkServer& s = servers_[server];
-    // The receiving half was already fed while the sending half worked: an idle link adds no time of its own.
-    const Nanos lead = far_part && s.rate() > 0 ? static_cast<Nanos>(static_cast<double>(bytes) / s.rate()) : 0;
+    // The receiving half was already fed while the sending half worked: a link that is no slower adds no time of its
+    // own.
+    const double alone = s.rate() > 0 ? static_cast<double>(bytes) / s.rate() : 0;
+    const Nanos lead = far_part ? std::min(r.message.lead_ns, static_cast<Nanos>(alone)) : 0;
     r.server[r.hop_count] = static_cast<std::uint32_t>(server);
     r.position[r.hop_count++] = s.enqueue(bytes, std::max<Nanos>(0, from - lead));
   };
@@ -104,8 +106,7 @@ Status LoopbackPort::post(const WorkRequest& q, Nanos now) noexcept {
   r.message.staging = staging;
   r.message.from = node_;
   r.message.header = q.header;
-  // A local message lane has its payload in memory that stays put until kSendDone; remember where.
-  if (writes && !r.far) r.message.id = reinterpret_cast<std::uintptr_t>(q.payload);
+  r.payload = writes && !r.far ? q.payload : nullptr;
   r.not_before = r.far ? now : now + lane.latency_ns;
   occupy(r, q.lane, q.direction, q.bytes, now, false);
   schedule(index, now);
@@ -144,7 +145,7 @@ void LoopbackPort::flush_side(LaneId lane, Direction d) noexcept {
   for (std::uint32_t i = 0; i < records_.size(); ++i) {
     Record& r = records_[i];
     if (r.message.lane != lane || r.message.direction != d) continue;
-    if (r.stage == Stage::kSending || r.stage == Stage::kAwaiting) {
+    if (r.stage == Stage::kSending || r.stage == Stage::kAwaiting || r.stage == Stage::kAnswered) {
       complete(r, WorkStatus::kFlushed);
       if (r.stage == Stage::kSending && r.message.staging != kNoId) net_.free_staging(r.message.staging);
       free_record(i);
@@ -155,7 +156,18 @@ void LoopbackPort::flush_side(LaneId lane, Direction d) noexcept {
 void LoopbackPort::reset(LaneId lane, Direction d) noexcept {
   tx_epoch_[side_of(lane, d)] = 0;
   rx_epoch_[side_of(lane, is_far(cluster_.lanes[lane]) ? opposite(d) : d)] = 0;
+  forget_received(side_of(lane, is_far(cluster_.lanes[lane]) ? opposite(d) : d));
   flush_side(lane, d);
+}
+
+// What has arrived and was not polled is not told any more, as when a queue pair's completions are cleaned out.
+void LoopbackPort::forget_received(std::size_t side) noexcept {
+  const auto gone = [side](const Completion& c) {
+    return (c.kind == CompletionKind::kRecv || c.kind == CompletionKind::kSignal) &&
+           side_of(c.lane, c.direction) == side;
+  };
+  const auto from = done_.begin() + static_cast<std::ptrdiff_t>(done_head_);
+  done_.erase(std::remove_if(from, done_.end(), gone), done_.end());
 }
 
 void LoopbackPort::complete(const Record& r, WorkStatus status) noexcept {
@@ -174,14 +186,17 @@ void LoopbackPort::arrive(const WireMessage& m, Nanos now) noexcept {
     const auto index = static_cast<std::uint32_t>(m.id);
     Record& r = records_[index];
     if (r.stage == Stage::kAwaiting && r.generation == static_cast<std::uint32_t>(m.id >> 32)) {
-      complete(r, WorkStatus::kOk);
-      free_record(index);
+      r.stage = Stage::kAnswered;
+      r.not_before = m.arrive_at;
+      r.hop_count = 0;
+      schedule(index, now);
     }
     return;
   }
   const std::uint32_t index = new_record();
   Record& r = records_[index];
   r.message = m;
+  r.payload = nullptr;
   r.far = false;
   r.not_before = m.arrive_at;
   r.hop_count = 0;
@@ -198,9 +213,7 @@ void LoopbackPort::arrive(const WireMessage& m, Nanos now) noexcept {
 void LoopbackPort::land(const Record& r) noexcept {
   std::byte* slot = landing_.slot(r.message.immediate >> 16);
   std::memcpy(slot, &r.message.header, sizeof(ChunkHeader));
-  const std::byte* from = r.message.staging != kNoId ? net_.staging(r.message.staging)
-                          : r.stage == Stage::kSending ? reinterpret_cast<const std::byte*>(r.message.id)
-                                                       : nullptr;
+  const std::byte* from = r.message.staging != kNoId ? net_.staging(r.message.staging) : r.payload;
   if (from != nullptr) std::memcpy(slot + sizeof(ChunkHeader), from, r.message.bytes);
   Completion c;
   c.kind = CompletionKind::kRecv;
@@ -223,6 +236,10 @@ void LoopbackPort::finish(std::uint32_t index, Nanos now) noexcept {
         WireMessage m = r.message;
         m.id = std::uint64_t{r.generation} << 32 | index;
         m.arrive_at = now + lane.latency_ns;
+        for (unsigned i = 0; i < r.hop_count; ++i) {
+          const GBps rate = servers_[r.server[i]].rate();
+          if (rate > 0) m.lead_ns = std::max(m.lead_ns, static_cast<Nanos>(static_cast<double>(m.bytes) / rate));
+        }
         r.message.staging = kNoId;
         send_out(far_node(lane, r.message.direction), m);
         return;
@@ -255,8 +272,12 @@ void LoopbackPort::finish(std::uint32_t index, Nanos now) noexcept {
         done_.push_back(c);
       }
       break;
+    case Stage::kAnswered:
+      complete(r, WorkStatus::kOk);
+      break;
     case Stage::kAwaiting:
-    case Stage::kFree: return;
+    case Stage::kFree:
+      return;
   }
   free_record(index);
 }

@@ -27,11 +27,13 @@ class LoopbackPort final : public Wire {
 
   // Emulation only: the link now runs at `fraction` of its nominal rate in that direction.
   void set_rate(LinkId link, Direction direction, double fraction, Nanos now) noexcept;
-  double rate_fraction(LinkId link, Direction direction) const noexcept { return fraction_[server_of(link, direction)]; }
+  double rate_fraction(LinkId link, Direction direction) const noexcept {
+    return fraction_[server_of(link, direction)];
+  }
 
  private:
   static constexpr unsigned kMaxHops = 7;
-  enum class Stage : std::uint8_t { kFree, kSending, kAwaiting, kReceiving, kSignal };
+  enum class Stage : std::uint8_t { kFree, kSending, kAwaiting, kAnswered, kReceiving, kSignal };
 
   struct Record {  // one request or message under way at this port
     Stage stage = Stage::kFree;
@@ -42,6 +44,7 @@ class LoopbackPort final : public Wire {
     double position[kMaxHops] = {};
     Nanos not_before = 0;
     std::uint64_t id = 0;
+    const std::byte* payload = nullptr;  // of a local write: stays put until kSendDone
     WireMessage message{};
     RequestKind request{};
   };
@@ -53,8 +56,12 @@ class LoopbackPort final : public Wire {
     bool operator<(const Due& o) const noexcept { return at != o.at ? at > o.at : sequence > o.sequence; }
   };
 
-  static std::size_t server_of(LinkId link, Direction d) noexcept { return std::size_t{link} * 2 + static_cast<std::size_t>(d); }
-  static std::size_t side_of(LaneId lane, Direction d) noexcept { return std::size_t{lane} * 2 + static_cast<std::size_t>(d); }
+  static std::size_t server_of(LinkId link, Direction d) noexcept {
+    return std::size_t{link} * 2 + static_cast<std::size_t>(d);
+  }
+  static std::size_t side_of(LaneId lane, Direction d) noexcept {
+    return std::size_t{lane} * 2 + static_cast<std::size_t>(d);
+  }
   bool is_far(const LaneSpec& lane) const noexcept { return !lane.far_hops.empty(); }
   NodeId far_node(const LaneSpec& lane, Direction travel) const noexcept;
   void occupy(Record& r, LaneId lane, Direction d, Bytes bytes, Nanos from, bool far_part) noexcept;
@@ -67,6 +74,7 @@ class LoopbackPort final : public Wire {
   void send_out(NodeId to, const WireMessage& m) noexcept;
   void complete(const Record& r, WorkStatus status) noexcept;
   void flush_side(LaneId lane, Direction d) noexcept;
+  void forget_received(std::size_t side) noexcept;
 
   LoopbackNet& net_;
   const ClusterSpec& cluster_;
