@@ -1,6 +1,6 @@
-// ClusterSpec: what there is. Nodes, GPUs, NVLink domains, physical links, lanes and trunks of all nodes that this agent
-// knows, as plain tables. Built once by control/topology, then immutable and shared by every thread.
-// What is going on (state, weight, rate now) is elsewhere: api/route_table.hpp, api/snapshot.hpp.
+// ClusterSpec: what there is. Nodes, GPUs, NVLink domains, physical links, lanes and trunks of all nodes that this
+// agent knows, as plain tables. Built once by control/topology, then immutable and shared by every thread. What is
+// going on (state, weight, rate now) is elsewhere: api/route_table.hpp, api/snapshot.hpp.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +25,19 @@ constexpr const char* name_of(LaneKind k) noexcept {
   return kNames[static_cast<unsigned>(k)];
 }
 
-// One physical connection with one capacity per direction. Forward is: GPU a → GPU b for a direct NVLink bundle (a < b);
-// GPU → NVSwitch; device → root for a PCIe slot; NIC → wire for a port and for the tcp netdev.
+// One physical connection with one capacity per direction. Forward is: GPU a → GPU b for a direct NVLink bundle (a <
+// b); GPU → NVSwitch; device → root for a PCIe slot; NIC → wire for a port and for the tcp netdev.
 struct LinkSpec {
-  std::string name;            // n0.gpu0.nvlink (to a switch), n0.gpu0-gpu3.nvlink, n0.gpu0.pcie, n0.mlx5_0.pcie,
-                               // n0.mlx5_0.port1, n0.eth0
+  std::string name;  // n0.gpu0.nvlink (to a switch), n0.gpu0-gpu3.nvlink, n0.gpu0.pcie, n0.mlx5_0.pcie,
+                     // n0.mlx5_0.port1, n0.eth0
   LinkKind kind{};
-  NodeId node = 0;             // the node whose agent watches it
-  std::uint16_t width = 0;     // NVLinks in the bundle; PCIe lanes; 1 for a port
-  GBps nominal_GBps = 0;       // one direction, payload rate that the data path can reach
-  EndpointId gpu = kNoId16;    // GPU at the near end (NVLink, GPU's PCIe slot)
+  NodeId node = 0;                // the node whose agent watches it
+  std::uint16_t width = 0;        // NVLinks in the bundle; PCIe lanes; 1 for a port
+  GBps nominal_GBps = 0;          // one direction, payload rate that the data path can reach
+  EndpointId gpu = kNoId16;       // GPU at the near end (NVLink, GPU's PCIe slot)
   EndpointId peer_gpu = kNoId16;  // GPU at the far end of a direct NVLink bundle
-  std::string device;          // NIC name for its slot, its port or its netdev
-  std::uint16_t rail = kNoId16;  // of a port
+  std::string device;             // NIC name for its slot, its port or its netdev
+  std::uint16_t rail = kNoId16;   // of a port
 };
 
 struct Hop {
@@ -45,21 +45,22 @@ struct Hop {
   Direction direction{};
 };
 
-// One way for chunks between endpoints a < b, both directions. A message lane is one queue pair: fencing it fences both.
+// One way for chunks between endpoints a < b, both directions. A message lane is one queue pair: fencing it fences
+// both.
 struct LaneSpec {
   LaneKind kind{};
   TrunkId trunk = kNoId;
   EndpointId a = 0, b = 0;
-  std::uint16_t rung = 0;         // place in the ladder of its trunk, 0 is the best; equal rungs share load
-  bool addressable = false;       // read directly; else a message lane with landing slots
-  std::vector<Hop> near_hops;     // hops owned by a's node, in the order a → b
-  std::vector<Hop> far_hops;      // hops owned by b's node, in the order a → b; empty when both are on one node
-  EndpointId via_a = kNoId16;     // relay neighbour, or the GPU of a's node beside the NIC that is used
-  EndpointId via_b = kNoId16;     // same on b's node
+  std::uint16_t rung = 0;      // place in the ladder of its trunk, 0 is the best; equal rungs share load
+  bool addressable = false;    // read directly; else a message lane with landing slots
+  std::vector<Hop> near_hops;  // hops owned by a's node, in the order a → b
+  std::vector<Hop> far_hops;   // hops owned by b's node, in the order a → b; empty when both are on one node
+  EndpointId via_a = kNoId16;  // relay neighbour, or the GPU of a's node beside the NIC that is used
+  EndpointId via_b = kNoId16;  // same on b's node
   LinkId port_a = kNoId, port_b = kNoId;  // NIC ports of an rdma lane
-  Nanos latency_ns = 0;           // one way
-  GBps nominal_GBps = 0;          // least of its links' nominal rates (and the kind's own limit)
-  std::string name;               // n0.gpu0-n1.gpu0.rdma.mlx5_0, n0.gpu0-n0.gpu3.relay.gpu1
+  Nanos latency_ns = 0;                   // one way
+  GBps nominal_GBps = 0;                  // least of its links' nominal rates (and the kind's own limit)
+  std::string name;                       // n0.gpu0-n1.gpu0.rdma.mlx5_0, n0.gpu0-n0.gpu3.relay.gpu1
 };
 
 struct TrunkSpec {
@@ -83,7 +84,7 @@ struct NodeSpec {
 };
 
 struct DomainSpec {
-  std::vector<EndpointId> gpus;  // in order
+  std::vector<EndpointId> gpus;     // in order
   std::uint16_t switch_planes = 0;  // NVSwitch planes of one node's fabric; 0 when there is no switch
 };
 

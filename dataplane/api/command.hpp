@@ -25,7 +25,7 @@ enum class CommandKind : std::uint8_t {
   kPeerAlive,      // peer, value: incarnation
   kLaneOff,        // lane, direction in value: operator takes it out (drain: chunks in flight finish)
   kLaneOn,
-  kTakeSnapshot,   // snapshot: filled, then returned by event
+  kTakeSnapshot,  // snapshot: filled, then returned by event
 };
 
 struct Command {

@@ -12,7 +12,9 @@ namespace lk {
 
 enum class Collective : std::uint8_t { kAllReduce = 0, kBroadcast = 1 };
 
-constexpr const char* name_of(Collective c) noexcept { return c == Collective::kAllReduce ? "all_reduce" : "broadcast"; }
+constexpr const char* name_of(Collective c) noexcept {
+  return c == Collective::kAllReduce ? "all_reduce" : "broadcast";
+}
 
 // One rank enters one op. The buffers stay the agent's until the OpResult; `in` may equal `out`. `scratch` is as large
 // as the buffer and holds values between REDUCED and PLACED (DESIGN: an input is overwritten only in the last step).
@@ -42,8 +44,8 @@ struct OpResult {
   Rank rank = 0;
   Status status{};
   std::uint8_t unused = 0;
-  NodeId lost_node = kNoId16;   // kNodeLost, kPartitioned: the node
-  Rank other_rank = kNoId16;    // kMismatch: the rank that disagrees; kNodeLost: a rank on the node
+  NodeId lost_node = kNoId16;  // kNodeLost, kPartitioned: the node
+  Rank other_rank = kNoId16;   // kMismatch: the rank that disagrees; kNodeLost: a rank on the node
   std::uint16_t unused2 = 0;
   std::uint32_t chunks_done = 0, chunks_total = 0;  // of this rank
   std::uint32_t unused3 = 0;

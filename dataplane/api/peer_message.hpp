@@ -1,6 +1,6 @@
-// PeerMessage: what control planes of two nodes say to each other. A value of fixed size, so that it can travel over the
-// control channel or, when that is cut, in band over any live lane between the two nodes (it may be lost or come twice:
-// senders repeat, receivers are idempotent).
+// PeerMessage: what control planes of two nodes say to each other. A value of fixed size, so that it can travel over
+// the control channel or, when that is cut, in band over any live lane between the two nodes (it may be lost or come
+// twice: senders repeat, receivers are idempotent).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct PeerMessage {
   GroupId group = kNoId16;
   Incarnation incarnation = 0;  // of the sender
   std::uint64_t sequence = 0;
-  std::uint16_t length = 0;     // bytes of payload in use
+  std::uint16_t length = 0;  // bytes of payload in use
   std::uint16_t unused[3] = {};
   std::uint8_t payload[160] = {};
 };

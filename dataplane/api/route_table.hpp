@@ -22,6 +22,7 @@ struct LaneRoute {
 struct RouteTable {
   std::uint64_t version = 0;
   std::vector<LaneRoute> routes;  // index: lane * 2 + direction
+  std::vector<GBps> link_GBps;    // index: link * 2 + direction: capacity now; empty: nominal
 
   const LaneRoute& of(LaneId lane, Direction d) const noexcept {
     return routes[std::size_t{lane} * 2 + static_cast<std::size_t>(d)];

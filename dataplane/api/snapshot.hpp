@@ -26,8 +26,8 @@ struct LaneSnapshot {
   LaneState state{};
   std::uint32_t epoch = 0;
   GBps rate_GBps = 0, measured_GBps = 0;
-  Bytes queued_bytes = 0;       // posted and not acknowledged
-  Bytes sent_bytes = 0;         // payload acknowledged since start
+  Bytes queued_bytes = 0;  // posted and not acknowledged
+  Bytes sent_bytes = 0;    // payload acknowledged since start
   std::uint64_t chunks = 0, resent = 0, failures = 0;
   Nanos down_since = 0;
   std::uint64_t last_event = 0;

@@ -8,33 +8,33 @@
 
 namespace lk {
 
-#define LK_COUNTERS(X)                                                                    \
-  X(op_entered, "ops entered by local ranks")                                             \
-  X(op_completed, "ops completed for local ranks")                                        \
-  X(op_failed, "ops ended with an error for local ranks")                                 \
-  X(chunk_posted, "chunk work requests posted")                                           \
-  X(chunk_acknowledged, "chunks retired by the receiver's acknowledgement")               \
-  X(chunk_committed, "chunks entered in the ledger")                                      \
-  X(chunk_duplicate_dropped, "chunks that the ledger had already")                        \
-  X(chunk_stale_rejected, "chunks with an old slot generation, epoch or incarnation")     \
-  X(chunk_corrupt_rejected, "chunks whose checksum was wrong")                            \
-  X(chunk_unknown_rejected, "chunks of no op or group that is open here")                 \
-  X(chunk_resent, "chunks sent again after a lane failed")                                \
-  X(chunk_hedged, "late chunks also sent over another lane")                              \
-  X(payload_sent_bytes, "payload bytes acknowledged")                                     \
-  X(relay_refused, "posts refused because no relay buffer was free")                      \
-  X(lane_failed, "lanes taken down")                                                      \
-  X(lane_stalled, "lanes suspected")                                                      \
-  X(fence_completed, "fences completed")                                                  \
-  X(lane_returned, "lanes proved and taken back")                                         \
-  X(signal_sent, "small messages sent")                                                   \
-  X(signal_lost, "small messages that found no live lane")                                \
-  X(slot_quarantined, "landing slots put in quarantine")                                  \
-  X(slot_reclaimed, "landing slots taken out of quarantine by a fence")                   \
-  X(credit_repeated, "credits advertised again")                                          \
-  X(event_lost, "events dropped because the control plane's ring was full")               \
-  X(result_delayed, "op results that waited for room in the result ring")                 \
-  X(turn_busy, "turns that did work")                                                     \
+#define LK_COUNTERS(X)                                                                \
+  X(op_entered, "ops entered by local ranks")                                         \
+  X(op_completed, "ops completed for local ranks")                                    \
+  X(op_failed, "ops ended with an error for local ranks")                             \
+  X(chunk_posted, "chunk work requests posted")                                       \
+  X(chunk_acknowledged, "chunks retired by the receiver's acknowledgement")           \
+  X(chunk_committed, "chunks entered in the ledger")                                  \
+  X(chunk_duplicate_dropped, "chunks that the ledger had already")                    \
+  X(chunk_stale_rejected, "chunks with an old slot generation, epoch or incarnation") \
+  X(chunk_corrupt_rejected, "chunks whose checksum was wrong")                        \
+  X(chunk_unknown_rejected, "chunks of no op or group that is open here")             \
+  X(chunk_resent, "chunks sent again after a lane failed")                            \
+  X(chunk_hedged, "late chunks also sent over another lane")                          \
+  X(payload_sent_bytes, "payload bytes acknowledged")                                 \
+  X(relay_refused, "posts refused because no relay buffer was free")                  \
+  X(lane_failed, "lanes taken down")                                                  \
+  X(lane_stalled, "lanes suspected")                                                  \
+  X(fence_completed, "fences completed")                                              \
+  X(lane_returned, "lanes proved and taken back")                                     \
+  X(signal_sent, "small messages sent")                                               \
+  X(signal_lost, "small messages that found no live lane")                            \
+  X(slot_quarantined, "landing slots put in quarantine")                              \
+  X(slot_reclaimed, "landing slots taken out of quarantine by a fence")               \
+  X(credit_repeated, "credits advertised again")                                      \
+  X(event_lost, "events dropped because the control plane's ring was full")           \
+  X(result_delayed, "op results that waited for room in the result ring")             \
+  X(turn_busy, "turns that did work")                                                 \
   X(turn_idle, "turns that found none")
 
 enum class Counter : std::uint16_t {

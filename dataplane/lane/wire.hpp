@@ -43,8 +43,9 @@ struct ChunkHeader {
 static_assert(sizeof(ChunkHeader) == 64);
 
 enum class SignalKind : std::uint8_t {
-  kAck,        // words: transfer tokens
-  kCredit,     // words: (from rank << 16) | to rank, granted up to op, descriptor hash, then slots (slot << 16) | generation
+  kAck,        // words: pairs of transfer token and landing slot
+  kCredit,     // words: (from rank << 16) | to rank, granted up to op, descriptor hash, then slots (slot << 16) |
+               // generation
   kFence,      // lane, epoch: I reset my side; words: slots I used on it and that are not acknowledged
   kFenceAck,   // lane, epoch: your Fence is done here; words[0]: bitmap of what I have of your list
   kProbe,      // lane, epoch: open with this epoch and answer over the lane itself
@@ -79,9 +80,9 @@ struct WorkRequest {
   std::uint32_t epoch = 0;
   Direction direction{};
   RequestKind kind{};
-  std::uint32_t slot = 0;        // receiver's landing slot
-  std::uint32_t immediate = 0;   // (slot << 16) | generation
-  std::uint32_t bytes = 0;       // payload
+  std::uint32_t slot = 0;              // receiver's landing slot
+  std::uint32_t immediate = 0;         // (slot << 16) | generation
+  std::uint32_t bytes = 0;             // payload
   const std::byte* payload = nullptr;  // null: payload off
   ChunkHeader header{};
 };

@@ -1,0 +1,126 @@
+// Probe and return: a lane that is down is tried for as long as it takes: first soon, then less often, up to a cap. It
+// is up when data went both ways over it. A lane that fails again and again is held down longer each time, and says so.
+// Between nodes the node of the lane's first end (a) begins; the other one may ask it to.
+#include <algorithm>
+
+#include "dataplane/path/engine.hpp"
+
+namespace lk {
+
+void Engine::schedule_probe(LaneSide& s, Nanos now) noexcept {
+  if (now - s.first_recent_failure > options_.flap_window_ns) {
+    if (now - s.first_recent_failure > 4 * options_.flap_window_ns) s.flap_hold_ns = 0;
+    s.first_recent_failure = now;
+    s.recent_failures = 0;
+  }
+  ++s.recent_failures;
+  s.probe_wait_ns = options_.probe_first_ns;
+  if (s.recent_failures >= options_.flap_limit) {
+    s.flap_hold_ns = std::clamp(s.flap_hold_ns * 2, options_.flap_hold_ns, options_.flap_hold_most_ns);
+    s.recent_failures = 0;
+    emit_lane(EventKind::kLaneFlapping, s, Cause::kNone, static_cast<std::uint64_t>(s.flap_hold_ns), now);
+    s.probe_at = now + s.flap_hold_ns;
+  } else {
+    s.probe_at = now + s.probe_wait_ns;
+  }
+  arm(s.probe_at);
+}
+
+void Engine::send_probe(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
+  if (s.far && peers_[s.peer].dead) {
+    s.probe_at = kNever;
+    return;
+  }
+  s.probe_at = now + s.probe_wait_ns;
+  s.probe_wait_ns = std::min(s.probe_wait_ns * 2, options_.probe_most_ns);
+  const Nanos patience = std::max<Nanos>(kMilli, 20 * s.latency_ns);
+  Signal p = new_signal(s.far ? SignalKind::kProbe : SignalKind::kProbeEcho, s.peer);
+  p.lane = s.lane;
+  if (s.far && spec_of(s).a != s.from) {  // ask the other end to begin
+    send_signal(p, now, s.lane);
+    return;
+  }
+  ++s.epoch;
+  s.state = LaneState::kProbing;
+  s.probe_deadline = now + patience;
+  arm(s.probe_deadline);
+  wire_.open(s.lane, s.direction, s.epoch);
+  p.epoch = s.epoch;
+  if (s.far) {
+    send_signal(p, now, s.lane);
+  } else if (wire_.signal(s.lane, s.direction, s.epoch, p, now) != Status::kOk) {
+    probe_failed(side, now);
+  }
+}
+
+// The peer asks us to open with its epoch (or, with epoch 0, to begin a probe ourselves).
+void Engine::on_probe(const Signal& p, Nanos now) noexcept {
+  if (p.lane >= cluster_.lanes.size()) return;
+  std::uint32_t side = side_index(p.lane, Direction::kForward);
+  if (!sides_[side].ours) side ^= 1U;
+  LaneSide& s = sides_[side];
+  if (!s.ours || !s.far || s.peer != p.from) return;
+  if (p.epoch == 0) {
+    if (s.state == LaneState::kDown && now >= s.failed_at + s.flap_hold_ns && spec_of(s).a == s.from)
+      send_probe(side, now);
+    return;
+  }
+  if (s.state == LaneState::kUp || s.state == LaneState::kStalled) {
+    // It has lost the lane and we do not know yet.
+    if (static_cast<std::int32_t>(p.epoch - s.epoch) > 0) fail_side(side, Cause::kFencedByPeer, now);
+    return;
+  }
+  if (s.state == LaneState::kProbing && p.epoch == s.epoch) return;
+  if ((s.state != LaneState::kDown && s.state != LaneState::kProbing) ||
+      static_cast<std::int32_t>(p.epoch - s.epoch) <= 0)
+    return;
+  s.epoch = p.epoch;
+  s.state = LaneState::kProbing;
+  s.probe_deadline = now + std::max<Nanos>(2 * kMilli, 40 * s.latency_ns);
+  arm(s.probe_deadline);
+  wire_.reset(s.lane, s.direction);
+  wire_.open(s.lane, s.direction, s.epoch);
+  Signal echo = new_signal(SignalKind::kProbeEcho, s.peer);
+  echo.lane = s.lane;
+  echo.epoch = s.epoch;
+  static_cast<void>(wire_.signal(s.lane, s.direction, s.epoch, echo, now));
+}
+
+// Something came over the lane itself.
+void Engine::on_echo(const Completion& c, Nanos now) noexcept {
+  const std::uint32_t side = our_side(c.lane, c.direction);
+  LaneSide& s = sides_[side];
+  if (s.state != LaneState::kProbing || s.epoch != c.epoch) return;
+  if (s.far && c.signal.kind == SignalKind::kProbeEcho) {
+    Signal back = new_signal(SignalKind::kProbeBack, s.peer);
+    back.lane = s.lane;
+    back.epoch = s.epoch;
+    static_cast<void>(wire_.signal(s.lane, s.direction, s.epoch, back, now));
+  }
+  lane_returned(side, now);
+}
+
+void Engine::lane_returned(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
+  s.state = LaneState::kUp;
+  std::erase(ailing_, side);
+  s.probe_at = s.probe_deadline = kNever;
+  s.measured_GBps = 0;
+  s.orphan_reported = false;
+  ++counters_[Counter::lane_returned];
+  emit_lane(EventKind::kLaneUp, s, Cause::kNone, static_cast<std::uint64_t>(now - s.failed_at), now);
+  mark_dirty(s.trunk);
+}
+
+void Engine::probe_failed(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
+  wire_.reset(s.lane, s.direction);
+  s.state = LaneState::kDown;
+  s.probe_deadline = kNever;
+  s.probe_at = std::max(s.probe_at == kNever ? now : s.probe_at, now);
+  if (s.probe_at == now) s.probe_at = now + s.probe_wait_ns;
+  arm(s.probe_at);
+}
+
+}  // namespace lk

@@ -1,0 +1,176 @@
+// Signal: small messages between engines: acknowledgements, credits, fences, probes, heartbeats, aborts. They take any
+// live lane to the node; when none is left, the control channel. Any of them may be lost or come twice.
+#include <cstring>
+
+#include "dataplane/path/engine.hpp"
+
+namespace lk {
+
+Signal Engine::new_signal(SignalKind kind, NodeId to) const noexcept {
+  Signal s;
+  s.kind = kind;
+  s.from = node_;
+  s.to = to;
+  s.incarnation = incarnation_;
+  return s;
+}
+
+void Engine::send_signal(Signal& s, Nanos now, std::uint32_t avoid_lane) noexcept {
+  Peer& p = peers_[s.to];
+  if (p.dead) return;
+  for (const std::uint32_t side : p.sides) {
+    const LaneSide& l = sides_[side];
+    if (l.state != LaneState::kUp || l.lane == avoid_lane) continue;
+    if (wire_.signal(l.lane, l.direction, l.epoch, s, now) == Status::kOk) {
+      ++counters_[Counter::signal_sent];
+      return;
+    }
+  }
+  if (!signals_out_.push(s)) ++counters_[Counter::signal_lost];
+}
+
+void Engine::flush_acks(Nanos now) noexcept {
+  for (const NodeId n : acks_due_) {
+    if (peers_[n].acks.count != 0) send_signal(peers_[n].acks, now);
+    peers_[n].acks.count = 0;
+  }
+  acks_due_.clear();
+}
+
+// Signals by the control channel, and the control plane's own messages that want to go in band.
+unsigned Engine::take_signals(Nanos now) noexcept {
+  unsigned n = 0;
+  Signal s;
+  for (; n < 64 && signals_in_.pop(s); ++n) handle_signal(s, now);
+  PeerMessage m;
+  for (unsigned i = 0; i < 16 && peer_out_.pop(m); ++i, ++n) {
+    Signal carrier = new_signal(SignalKind::kPeer, m.to);
+    static_assert(sizeof(PeerMessage) <= sizeof(carrier.words));
+    std::memcpy(carrier.words, &m, sizeof(m));
+    carrier.count = static_cast<std::uint8_t>(sizeof(m) / 8);
+    send_signal(carrier, now);
+  }
+  return n;
+}
+
+void Engine::on_signal(const Completion& c, Nanos now) noexcept {
+  const std::uint32_t side = our_side(c.lane, c.direction);
+  LaneSide& s = sides_[side];
+  if (c.signal.kind == SignalKind::kProbeEcho || c.signal.kind == SignalKind::kProbeBack) {
+    if (!s.far || hear(c.signal.from, c.signal.incarnation, now)) on_echo(c, now);
+    return;
+  }
+  // Anything over a lane that the other end is still probing proves it.
+  if (s.far && s.state == LaneState::kProbing && s.epoch == c.epoch && spec_of(s).a != s.from) lane_returned(side, now);
+  handle_signal(c.signal, now);
+}
+
+// False: of an older life of that node, or of one that is dead to us.
+bool Engine::hear(NodeId node, Incarnation incarnation, Nanos now) noexcept {
+  Peer& p = peers_[node];
+  if (p.incarnation != incarnation) {
+    if (p.incarnation == 0 && !p.dead) {
+      p.incarnation = incarnation;
+    } else {
+      Event e;
+      e.kind = EventKind::kPeerRestarted;
+      e.peer = node;
+      e.value = incarnation;
+      if (p.last_heard.load(std::memory_order_relaxed) != now) emit(e, now);
+      p.last_heard.store(now, std::memory_order_relaxed);
+      return false;
+    }
+  }
+  if (p.dead) return false;
+  p.last_heard.store(now, std::memory_order_relaxed);
+  return true;
+}
+
+void Engine::handle_signal(const Signal& s, Nanos now) noexcept {
+  if (s.from >= cluster_.nodes.size() || s.from == node_ || !hear(s.from, s.incarnation, now)) return;
+  switch (s.kind) {
+    case SignalKind::kAck:
+      return on_ack(s, now);
+    case SignalKind::kCredit:
+      return on_credit(s, now);
+    case SignalKind::kFence:
+      return on_fence(s, now);
+    case SignalKind::kFenceAck:
+      return on_fence_ack(s, now);
+    case SignalKind::kProbe:
+      return on_probe(s, now);
+    case SignalKind::kHeartbeat: {
+      Peer& p = peers_[s.from];
+      if (s.words[0] > p.turn) p.turn_moved_at = now;
+      p.turn = s.words[0];
+      return;
+    }
+    case SignalKind::kAbort:
+      return on_abort(s, now);
+    case SignalKind::kPeer: {
+      PeerMessage m;
+      std::memcpy(&m, s.words, sizeof(m));
+      if (!peer_in_.push(m)) ++counters_[Counter::signal_lost];
+      return;
+    }
+    case SignalKind::kProbeEcho:
+    case SignalKind::kProbeBack:
+      return;
+  }
+}
+
+void Engine::send_abort(const OpState& op, Nanos now) noexcept {
+  const GroupState& g = *op.group;
+  for (const NodeId n : g.nodes) {
+    Signal s = new_signal(SignalKind::kAbort, n);
+    s.group = g.spec->id;
+    s.membership = g.spec->membership;
+    s.count = 5;
+    s.words[0] = op.number;
+    s.words[1] = static_cast<std::uint64_t>(op.status);
+    s.words[2] = g.local.front();
+    s.words[3] = op.other_rank;
+    s.words[4] = op.lost_node;
+    send_signal(s, now);
+  }
+}
+
+void Engine::on_abort(const Signal& s, Nanos now) noexcept {
+  GroupState* g = group(s.group);
+  if (g == nullptr || g->ended || s.membership != g->spec->membership || s.count < 5) return;
+  const auto status = static_cast<Status>(s.words[1]);
+  const auto lost = static_cast<NodeId>(s.words[4]);
+  // Who disagrees with us: the rank that the sender blames, unless that is one of ours; then the sender itself.
+  auto other = static_cast<Rank>(s.words[3]);
+  if (other < g->local_place.size() && g->local_place[other] != kNoId16) other = static_cast<Rank>(s.words[2]);
+  const OpNumber number = s.words[0];
+  if (OpState* op = g->find(number); op != nullptr) return fail_op(*op, status, lost, other, false, now);
+  auto& closed = g->closed[number % kOpWindow];
+  if (number >= g->next_start && closed.number != number) {
+    closed = {number, 0, status, lost};  // our ranks have not entered it yet: they get the error when they do
+    arm(now);
+  }
+}
+
+void Engine::emit(Event e, Nanos now) noexcept {
+  e.number = ++event_number_;
+  e.at = now;
+  if (!events_.push(e)) ++counters_[Counter::event_lost];
+}
+
+void Engine::emit_lane(EventKind kind, LaneSide& s, Cause cause, std::uint64_t value, Nanos now) noexcept {
+  Event e;
+  e.kind = kind;
+  e.cause = cause;
+  e.lane = s.lane;
+  e.direction = s.direction;
+  e.peer = s.peer;
+  e.value = value;
+  emit(e, now);
+  if (kind != EventKind::kLaneDown && kind != EventKind::kLaneUp) return;
+  // Until a table has seen this, our own verdict stands.
+  s.last_event = event_number_;
+  s.fresh = false;
+}
+
+}  // namespace lk

@@ -1,0 +1,149 @@
+// Stall: what time alone tells. A chunk later than it can be is a suspicion: its lane gets no new chunks and the late
+// ones are also sent elsewhere. The lane is fenced when something proves that the other end is well and this lane is
+// not; the last live lane of a trunk is never fenced on suspicion. Also here: heartbeats and op deadlines.
+#include <algorithm>
+
+#include "dataplane/path/engine.hpp"
+
+namespace lk {
+
+void Engine::tick(Nanos now) noexcept {
+  next_tick_ = kNever;
+  scan_.assign(busy_.begin(), busy_.end());  // a copy: what is found changes the list
+  for (const std::uint32_t side : scan_) watch_side(side, now);
+  scan_.assign(ailing_.begin(), ailing_.end());
+  for (const std::uint32_t side : scan_) {
+    LaneSide& s = sides_[side];
+    if (s.state == LaneState::kFencing) {
+      if (now >= s.fence_retry_at && !peers_[s.peer].dead) send_fence(s, now);
+      arm(s.fence_retry_at);
+    } else if (s.state == LaneState::kDown) {
+      if (now >= s.probe_at) send_probe(side, now);
+      if (s.state == LaneState::kDown) arm(s.probe_at);
+    }
+    if (s.state == LaneState::kProbing) {
+      if (now >= s.probe_deadline)
+        probe_failed(side, now);
+      else
+        arm(s.probe_deadline);
+    }
+  }
+  std::vector<std::pair<const GroupSpec*, const PlanSpec*>> shrinks;
+  shrinks.swap(shrinks_);
+  for (const auto& [spec, plan] : shrinks) shrink_group(spec, plan, now);
+  watch_ops(now);
+  if (now >= next_heartbeat_) heartbeat(now);
+  for (auto& g : groups_) {
+    if (g != nullptr) start_ready(*g, now);
+  }
+  arm(next_heartbeat_);
+}
+
+void Engine::watch_side(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
+  if (s.head == kNoId || (s.state != LaneState::kUp && s.state != LaneState::kStalled)) return;
+  const Request& head = posted_[s.head];
+  if (s.state == LaneState::kUp) {
+    // Late, and nothing of this lane has moved for as long as one chunk may take.
+    const Nanos quiet =
+        std::max(options_.stall_least_ns,
+                 static_cast<Nanos>(options_.stall_factor * static_cast<double>(head.bytes) / s.nominal_GBps));
+    const Nanos due = std::max(head.deadline, s.progress_at + quiet);
+    if (now < due) return arm(due);
+    s.state = LaneState::kStalled;
+    s.stalled_at = now;
+    s.orphan_reported = false;
+    ailing_.push_back(side);
+    ++counters_[Counter::lane_stalled];
+    emit_lane(EventKind::kLaneStalled, s, Cause::kStall, static_cast<std::uint64_t>(now - head.posted_at), now);
+  }
+  hedge_late(side, now);
+  if (s.state != LaneState::kStalled) return;
+  const Nanos patience = std::max<Nanos>(options_.stall_least_ns, 4 * s.latency_ns);
+  const bool peer_moves = s.far ? peers_[s.peer].turn_moved_at > s.stalled_at : now - s.stalled_at >= patience;
+  bool proved = false;
+  for (std::uint32_t ri = s.head; ri != kNoId && !proved; ri = posted_[ri].next) {
+    const Transfer& x = transfers_[posted_[ri].transfer];
+    proved = x.retired;  // the same chunk got through another way
+  }
+  if ((peer_moves || proved) && now - s.stalled_at >= patience && other_live(s))
+    return fail_side(side, Cause::kStall, now);
+  if (s.state == LaneState::kStalled) arm(std::max(now + kMilli, s.stalled_at + patience));
+}
+
+// Sends what is late on a suspected lane over another one too.
+void Engine::hedge_late(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
+  if (!other_live(s)) return repeat_alone(side, now);
+  for (std::uint32_t ri = s.tail; ri != kNoId; ri = posted_[ri].previous) {
+    const std::uint32_t xi = posted_[ri].transfer;
+    Transfer& x = transfers_[xi];
+    if (x.retired || x.cancelled || x.queued || x.last_side != side || x.posts() >= kMostPosts) continue;
+    x.resend = x.hedge = true;
+    x.orphaned_at = posted_[ri].posted_at;
+    enqueue(xi, true);
+  }
+}
+
+// The last live lane: what it took and never delivered is tried on it again, one chunk at a time. If it takes the same
+// chunk over and over and the receiver never has it, that is no suspicion any more.
+void Engine::repeat_alone(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
+  const Request& head = posted_[s.head];
+  Transfer& x = transfers_[head.transfer];
+  if (x.queued || x.retired || x.cancelled || !head.reaped) return;
+  if (x.posts() >= kMostPosts) return fail_side(side, Cause::kStall, now);
+  Nanos latest = 0;
+  for (const std::uint32_t ri : x.request) {
+    if (ri != kNoId) latest = std::max(latest, posted_[ri].posted_at);
+  }
+  const Nanos again = latest + 2 * std::max(options_.stall_least_ns, head.deadline - head.posted_at);
+  if (now < again) return arm(again);
+  x.resend = x.hedge = true;
+  x.orphaned_at = head.posted_at;
+  enqueue(head.transfer, true);
+}
+
+bool Engine::other_live(const LaneSide& s) const noexcept {
+  const Trunk& t = trunks_[s.trunk];
+  return std::any_of(t.sides.begin(), t.sides.end(), [&](std::uint32_t i) {
+    const LaneSide& o = sides_[i];
+    return (o.lane != s.lane) && o.state == LaneState::kUp && (rate_of(o) > 0 || standby_of(o) > 0);
+  });
+}
+
+void Engine::watch_ops(Nanos now) noexcept {
+  for (auto& g : groups_) {
+    if (g == nullptr) continue;
+    for (auto& owned : g->ops) {
+      if (owned == nullptr || !owned->open || owned->status != Status::kOk) continue;
+      const Nanos deadline = owned->entered_at + options_.op_deadline_ns;
+      if (now >= deadline)
+        fail_op(*owned, Status::kDeadline, kNoId16, kNoId16, true, now);
+      else
+        arm(deadline);
+    }
+  }
+}
+
+void Engine::heartbeat(Nanos now) noexcept {
+  next_heartbeat_ = now + options_.heartbeat_ns;
+  for (NodeId n = 0; n < cluster_.nodes.size(); ++n) {
+    Peer& p = peers_[n];
+    if (n == node_ || !p.wanted || p.dead) continue;
+    Signal s = new_signal(SignalKind::kHeartbeat, n);
+    s.count = 1;
+    s.words[0] = turn_;
+    send_signal(s, now);
+  }
+  // Credits and acknowledgements may have been lost with a lane: tell the grants of running groups again.
+  for (auto& g : groups_) {
+    if (g == nullptr || g->ended || g->running.empty()) continue;
+    for (const std::uint32_t f : g->flows_in) {
+      send_credit(f, flows_[f].granted_op, 0, true, now);
+      ++counters_[Counter::credit_repeated];
+    }
+  }
+}
+
+}  // namespace lk
