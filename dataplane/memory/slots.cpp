@@ -1,26 +1,19 @@
 #include "dataplane/memory/slots.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "dataplane/base/error.hpp"
 
 namespace lk {
 
-SlotTable::SlotTable(std::uint32_t slots, Bytes payload_bytes) {
+SlotTable::SlotTable(std::uint32_t slots, Bytes payload_bytes)
+    : memory_{nullptr, (payload_bytes + 64 + 63) / 64 * 64}, reserved_(memory_.stride * slots) {
   LK_CHECK(slots <= 65536);
-  memory_.stride = (payload_bytes + 64 + 63) / 64 * 64;
-  mapped_ = std::max<Bytes>(memory_.stride * slots, 4096);
-  void* p = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw SystemError("mmap of the landing region: " + std::to_string(mapped_) + " bytes refused");
-  memory_.base = static_cast<std::byte*>(p);
+  memory_.base = reserved_.data();
   rows_.resize(slots);
   free_.reserve(slots);
   for (std::uint32_t i = slots; i-- > 0;) free_.push_back(i);
 }
-
-SlotTable::~SlotTable() { ::munmap(memory_.base, mapped_); }
 
 std::uint32_t SlotTable::take() noexcept {
   if (free_.empty()) return kNoId;

@@ -14,6 +14,7 @@
 
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/units.hpp"
+#include "dataplane/memory/reserved.hpp"
 
 namespace lk {
 
@@ -29,9 +30,6 @@ class SlotTable {
  public:
   // Throws SystemError when the address space is refused. `slots` ≤ 65536: a slot number travels in 16 bits.
   SlotTable(std::uint32_t slots, Bytes payload_bytes);
-  ~SlotTable();
-  SlotTable(const SlotTable&) = delete;
-  SlotTable& operator=(const SlotTable&) = delete;
 
   std::uint32_t take() noexcept;                // free → granted; kNoId when none is left
   void hold(std::uint32_t slot) noexcept;       // granted → held
@@ -54,7 +52,7 @@ class SlotTable {
     SlotState state = SlotState::kFree;
   };
   LandingMemory memory_;
-  Bytes mapped_ = 0;
+  ReservedMemory reserved_;
   std::vector<Row> rows_;
   std::vector<std::uint32_t> free_;
 };

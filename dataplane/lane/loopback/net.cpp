@@ -3,13 +3,15 @@
 namespace lk {
 
 LoopbackNet::LoopbackNet(const ClusterSpec& cluster, const LoopbackOptions& options, Waker waker)
-    : cluster_(cluster), options_(options), waker_(waker) {
+    : cluster_(cluster),
+      options_(options),
+      waker_(waker),
+      staging_(options.payload ? options.staging_bytes * options.staging_count * cluster.nodes.size() : 0) {
   const std::size_t nodes = cluster.nodes.size();
   for (std::size_t n = 0; n < nodes; ++n) {
     inboxes_.push_back(std::make_unique<Ring<WireMessage>>(options.inbox, RingProducers::kMulti));
   }
   if (!options.payload || options.staging_count == 0) return;
-  staging_ = std::make_unique_for_overwrite<std::byte[]>(options.staging_bytes * options.staging_count * nodes);
   for (std::size_t n = 0; n < nodes; ++n) {
     free_staging_.push_back(std::make_unique<Ring<std::uint32_t>>(options.staging_count, RingProducers::kMulti));
     for (unsigned i = 0; i < options.staging_count; ++i) {

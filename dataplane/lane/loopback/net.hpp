@@ -10,6 +10,7 @@
 #include "dataplane/api/cluster.hpp"
 #include "dataplane/base/ring.hpp"
 #include "dataplane/lane/wire.hpp"
+#include "dataplane/memory/reserved.hpp"
 
 namespace lk {
 
@@ -58,7 +59,7 @@ class LoopbackNet {
   std::uint32_t take_staging(NodeId node) noexcept;  // kNoId when none is free
   void free_staging(std::uint32_t index) noexcept;   // any reactor
   std::byte* staging(std::uint32_t index) const noexcept {
-    return staging_.get() + Bytes{index} * options_.staging_bytes;
+    return staging_.data() + Bytes{index} * options_.staging_bytes;
   }
 
  private:
@@ -67,7 +68,7 @@ class LoopbackNet {
   Waker waker_;
   std::vector<std::unique_ptr<Ring<WireMessage>>> inboxes_;
   std::vector<std::unique_ptr<Ring<std::uint32_t>>> free_staging_;  // by node
-  std::unique_ptr<std::byte[]> staging_;
+  ReservedMemory staging_;
 };
 
 }  // namespace lk
