@@ -22,6 +22,7 @@ using Splits = std::vector<std::vector<double>>;  // per demand, per option
 struct Solution {
   GBps bound = 0;  // rate of the whole, 1 / bound_ns_per_byte
   bool exact = true;
+  bool best_shares = false;  // proved
   std::vector<double> shares;
   Splits splits;
 };
@@ -51,17 +52,6 @@ double time_of(const Problem& problem, const std::vector<double>& shares, const 
   return time;
 }
 
-// The rates for shares that are settled; true if they reach `enough`.
-bool settle(const Problem& problem, const BalanceLimits& limits, GBps enough, Solution& solution) {
-  FlowProgram program(problem, limits, solution.shares);
-  program.maximise(enough);
-  const bool reached = program.total() >= enough * (1 - kSame);
-  solution.exact = solution.exact && program.exact();
-  program.prefer_low_rungs();
-  solution.splits = splits_of(program, problem.demands.size());
-  return reached;
-}
-
 // The same bytes for every home of a column.
 std::vector<double> homes_evened(const Problem& problem, const std::vector<double>& shares) {
   std::vector<double> evened(shares.size());
@@ -76,23 +66,37 @@ std::vector<double> homes_evened(const Problem& problem, const std::vector<doubl
   return evened;
 }
 
-Solution solve_free(const Problem& problem, const BalanceLimits& limits) {
-  Solution best;
+Solution solve_given(const Problem& problem, const BalanceLimits& limits, std::vector<double> shares) {
+  Solution solution;
+  solution.shares = std::move(shares);
+  FlowProgram program(problem, limits, solution.shares);
+  program.maximise();
+  solution.bound = program.total();
+  solution.exact = program.exact();
+  solution.best_shares = program.no_shares_are_better();
+  program.settle_ties();
+  solution.splits = splits_of(program, problem.demands.size());
+  return solution;
+}
+
+// Even shares where they are as good as the best; else the best, as even as can be.
+Solution solve_free(const Problem& problem, BalanceLimits limits) {
+  Solution even = solve_given(problem, limits, even_shares(problem));
+  if (even.best_shares) return even;
   FlowProgram free(problem, limits);
-  free.maximise(kInfinite);
+  free.maximise();
+  if (even.bound >= free.total() * (1 - kSame)) {
+    even.exact = free.exact();
+    return even;
+  }
+  Solution best;
   best.bound = free.total();
   best.exact = free.exact();
-  Solution even = best;
-  even.shares = even_shares(problem);
-  if (best.bound <= 0 || settle(problem, limits, best.bound, even)) return even;
-  free.even_out();
+  free.settle_ties();
   best.shares = free.shares();
   best.splits = splits_of(free, problem.demands.size());
-  Solution evened = best;
-  evened.shares = homes_evened(problem, best.shares);
-  if (settle(problem, limits, best.bound, evened)) return evened;
-  Solution settled = best;
-  if (settle(problem, limits, best.bound, settled)) return settled;
+  const std::vector<double> evened = homes_evened(problem, best.shares);
+  if (time_of(problem, evened, best.splits) * best.bound <= 1 + kSame) best.shares = evened;
   return best;
 }
 
@@ -184,18 +188,10 @@ Balance balance(const BalanceInput& input, const BalanceLimits& limits) {
 
 Balance balance_with_shares(const BalanceInput& input, const Shares& shares, const BalanceLimits& limits) {
   const Problem problem = make_problem(input);
-  Solution solution;
-  solution.shares = flatten(problem, shares);
-  if (problem.part_count() > limits.max_variables) {
-    return to_balance(input, problem, solve_by_rule(problem, std::move(solution.shares)));
-  }
-  FlowProgram program(problem, limits, solution.shares);
-  program.maximise(kInfinite);
-  solution.bound = program.total();
-  solution.exact = program.exact();
-  program.prefer_low_rungs();
-  solution.splits = splits_of(program, problem.demands.size());
-  return to_balance(input, problem, solution);
+  std::vector<double> flat = flatten(problem, shares);
+  const bool small = problem.part_count() <= limits.max_variables;
+  return to_balance(input, problem,
+                    small ? solve_given(problem, limits, std::move(flat)) : solve_by_rule(problem, std::move(flat)));
 }
 
 double predicted_ns_per_byte(const BalanceInput& input, const Shares& shares,

@@ -36,8 +36,8 @@ struct BalanceInput {
 };
 
 struct BalanceLimits {
-  std::size_t max_variables = 2500;        // shares and flows of the linear program
-  std::uint64_t max_work = 1'000'000'000;  // multiplications, of each of its up to three solutions
+  std::size_t max_variables = 2500;      // shares and flows of the linear program
+  std::uint64_t max_work = 150'000'000;  // multiplications, of each of its up to three programs
 };
 
 struct Balance {

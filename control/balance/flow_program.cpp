@@ -7,8 +7,9 @@
 namespace lk {
 namespace {
 
-constexpr double kPays = 1e-8;  // a lane whose price is lower by more than this is opened
-constexpr double kEnough = 1e-7;
+constexpr double kPays = 1e-8;        // a lane whose price is lower by more than this is opened
+constexpr double kEnough = 1e-7;      // totals nearer than this fraction are equal
+constexpr double kRungWeight = 1e-3;  // of traffic a rung higher, against a part's distance from even
 
 }  // namespace
 
@@ -18,7 +19,7 @@ FlowProgram::FlowProgram(const Problem& problem, const BalanceLimits& limits)
 }
 
 FlowProgram::FlowProgram(const Problem& problem, const BalanceLimits& limits, const std::vector<double>& shares)
-    : problem_(problem), limits_(limits), simplex_(limits.max_work) {
+    : problem_(problem), limits_(limits), simplex_(limits.max_work), given_shares_(true) {
   build(&shares);
 }
 
@@ -125,7 +126,7 @@ void FlowProgram::open(std::size_t demand, std::size_t option) {
   }
   column.push_back({trunk.row, 1.0});
   const double rungs_up = static_cast<double>(spec.options[option].rung) - static_cast<double>(spec.options[0].rung);
-  trunk.opened.push_back({option, simplex_.add_variable(0.0, -rungs_up, column)});
+  trunk.opened.push_back({option, simplex_.add_variable(0.0, -kRungWeight * rungs_up, column)});
 }
 
 bool FlowProgram::is_open(std::size_t demand, std::size_t option) const {
@@ -133,61 +134,142 @@ bool FlowProgram::is_open(std::size_t demand, std::size_t option) const {
   return std::any_of(opened.begin(), opened.end(), [&](const Opened& o) { return o.option == option; });
 }
 
-double FlowProgram::path_price(const LaneOption& option) const {
+double FlowProgram::path_price(const Prices& prices, const LaneOption& option) const {
   double price = 0;
-  for (const std::uint32_t resource : problem_.resources_of(option)) {
-    if (resources_[resource].row != kNoId) price += simplex_.price(resources_[resource].row);
-  }
+  for (const std::uint32_t resource : problem_.resources_of(option)) price += prices[resource];
   return price;
 }
 
-std::size_t FlowProgram::open_paying() {
-  struct Pair {
-    std::size_t demand, option;
-  };
-  std::vector<Pair> paying;
+FlowProgram::Prices FlowProgram::solver_prices() const {
+  Prices prices(resources_.size(), 0.0);
+  for (std::size_t r = 0; r < prices.size(); ++r) {
+    if (resources_[r].row != kNoId) prices[r] = simplex_.price(resources_[r].row);
+  }
+  return prices;
+}
+
+FlowProgram::Prices FlowProgram::fullness_prices() const {
+  std::vector<double> loads(resources_.size(), 0.0);
+  for (std::size_t t = 0; t < trunks_.size(); ++t) {
+    double rest = 0;
+    for (const PartTerm& term : trunks_[t].terms) rest += term.factor * simplex_.value(term.part);
+    if (rest <= 0) continue;
+    const TrunkDemand& demand = problem_.demands[t];
+    for (const Opened& opened : trunks_[t].opened) {
+      const double flow = simplex_.value(opened.variable);
+      rest -= flow;
+      for (const std::uint32_t r : problem_.resources_of(demand.options[opened.option])) loads[r] += flow;
+    }
+    for (const std::uint32_t r : problem_.resources_of(demand.options[0])) loads[r] += rest;
+  }
+  Prices prices(resources_.size(), 0.0);
+  for (std::size_t r = 0; r < prices.size(); ++r) {
+    if (loads[r] * scale_ >= problem_.capacity[r] * (1 - kEnough)) prices[r] = 1.0;
+  }
+  return prices;
+}
+
+void FlowProgram::collect_paying(const Prices& prices, bool solver, std::vector<Pair>& paying) const {
   for (std::size_t t = 0; t < trunks_.size(); ++t) {
     const TrunkDemand& demand = problem_.demands[t];
     if (trunks_[t].terms.empty() || demand.options.size() < 2) continue;
-    double price = path_price(demand.options[0]);
-    if (trunks_[t].row != kNoId) price -= simplex_.price(trunks_[t].row);
+    double price = path_price(prices, demand.options[0]);
+    if (solver && trunks_[t].row != kNoId) price -= simplex_.price(trunks_[t].row);
     if (price <= kPays) continue;
     for (std::size_t k = 1; k < demand.options.size(); ++k) {
-      if (price - path_price(demand.options[k]) > kPays && !is_open(t, k)) paying.push_back({t, k});
+      if (price - path_price(prices, demand.options[k]) > kPays && !is_open(t, k)) paying.push_back({t, k});
     }
   }
-  if (simplex_.variable_count() + paying.size() > limits_.max_variables) {
-    exact_ = false;
-    paying.resize(
-        std::min(paying.size(), limits_.max_variables - std::min(limits_.max_variables, simplex_.variable_count())));
-  }
-  for (const Pair& pair : paying) open(pair.demand, pair.option);
-  return paying.size();
 }
 
-void FlowProgram::maximise(GBps enough) {
+// Whatever the lanes, the resources' capacities at these prices must pay for every byte at its cheapest lane.
+double FlowProgram::most_by(const Prices& prices) const {
+  const std::vector<double> costs = part_costs(prices);
+  double cost = 0;
+  for (std::size_t part = 0; part < costs.size(); ++part) cost += costs[part] * part_ratio_[part];
+  return cost > 0 ? worth_of(prices) / cost : std::numeric_limits<double>::infinity();
+}
+
+double FlowProgram::worth_of(const Prices& prices) const {
+  double worth = 0;
+  for (std::size_t r = 0; r < prices.size(); ++r) worth += prices[r] * problem_.capacity[r];
+  return worth;
+}
+
+std::vector<double> FlowProgram::part_costs(const Prices& prices) const {
+  std::vector<double> costs(problem_.part_count(), 0.0);
+  for (const TrunkDemand& demand : problem_.demands) {
+    if (demand.options.empty()) continue;
+    double least = std::numeric_limits<double>::infinity();
+    for (const LaneOption& option : demand.options) least = std::min(least, path_price(prices, option));
+    for (const PartTerm& term : demand.terms) costs[term.part] += term.factor * least;
+  }
+  return costs;
+}
+
+// The solver prices one of many like resources that are full together: spread over all of them.
+FlowProgram::Prices FlowProgram::spread_prices() const {
+  const Prices solver = solver_prices();
+  Prices prices = fullness_prices();
+  for (std::size_t r = 0; r < prices.size(); ++r) {
+    bool like_a_priced_one = false;
+    for (std::size_t other = 0; other < prices.size() && prices[r] > 0 && !like_a_priced_one; ++other) {
+      like_a_priced_one = solver[other] > 0 && problem_.capacity[other] == problem_.capacity[r];
+    }
+    if (!like_a_priced_one) prices[r] = 0.0;
+  }
+  return prices;
+}
+
+bool FlowProgram::no_shares_are_better() const {
+  for (const Prices& prices : {solver_prices(), fullness_prices(), spread_prices()}) {
+    const std::vector<double> costs = part_costs(prices);
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t part = 0; part < costs.size(); ++part) {
+      if (!problem_.banned[part]) least = std::min(least, costs[part]);
+    }
+    if (least > 0 && total() * least >= worth_of(prices) * (1 - kEnough)) return true;
+  }
+  return false;
+}
+
+std::size_t FlowProgram::open_paying() {
+  std::vector<Pair> paying;
+  const Prices prices = solver_prices();
+  collect_paying(prices, true, paying);
+  if (given_shares_ && !paying.empty()) {
+    const Prices fullness = fullness_prices();
+    if (total() >= std::min(most_by(prices), most_by(fullness)) * (1 - kEnough)) return 0;
+    collect_paying(fullness, false, paying);
+  }
+  std::size_t opened = 0;
+  for (const Pair& pair : paying) {
+    if (is_open(pair.demand, pair.option)) continue;  // both sets of prices named it
+    if (simplex_.variable_count() >= limits_.max_variables) {
+      exact_ = false;
+      break;
+    }
+    open(pair.demand, pair.option);
+    ++opened;
+  }
+  return opened;
+}
+
+void FlowProgram::maximise() {
   do {
     if (simplex_.solve() != Simplex::Outcome::kOptimal) {
       exact_ = false;
       return;
     }
-  } while (total() < enough * (1 - kEnough) && open_paying() > 0);
+  } while (open_paying() > 0);
 }
 
-void FlowProgram::even_out() {
-  if (share_variables_ == 0) return;
-  const double even = simplex_.objective() / static_cast<double>(share_variables_);
-  for (std::uint32_t v = 0; v < share_variables_; ++v) simplex_.add_soft_bound(v, even, -1.0);
-  simplex_.solve_second();
-}
-
-void FlowProgram::prefer_low_rungs() {
-  for (std::size_t t = 0; t < trunks_.size(); ++t) {
-    if (trunks_[t].opened.empty()) continue;
-    for (std::size_t k = 1; k < problem_.demands[t].options.size(); ++k) {
-      if (simplex_.variable_count() < limits_.max_variables && !is_open(t, k)) open(t, k);
-    }
+void FlowProgram::settle_ties() {
+  if (!given_shares_ && share_variables_ > 0) {
+    const double even = simplex_.objective() / static_cast<double>(share_variables_);
+    for (std::uint32_t v = 0; v < share_variables_; ++v) simplex_.add_soft_bound(v, even, -1.0);
   }
+  simplex_.limit_work(limits_.max_work / (given_shares_ ? 10 : 5));
   simplex_.solve_second();
 }
 

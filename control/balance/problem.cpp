@@ -113,6 +113,39 @@ void add_options(const BalanceInput& input, Problem& problem, TrunkDemand& deman
   }
 }
 
+// Links in series (a NIC's slot and its port) carry the same lanes: only the one of the least capacity is kept in
+// paths.
+void merge_series(Problem& problem) {
+  std::vector<std::vector<std::uint32_t>> crossed_by(problem.capacity.size());  // places in all options
+  std::uint32_t option_number = 0;
+  for (const TrunkDemand& demand : problem.demands) {
+    for (const LaneOption& option : demand.options) {
+      for (const std::uint32_t resource : problem.resources_of(option)) crossed_by[resource].push_back(option_number);
+      ++option_number;
+    }
+  }
+  std::map<std::vector<std::uint32_t>, std::uint32_t> kept;
+  for (std::uint32_t resource = 0; resource < crossed_by.size(); ++resource) {
+    if (crossed_by[resource].empty()) continue;
+    std::uint32_t& least = kept.try_emplace(crossed_by[resource], resource).first->second;
+    if (problem.capacity[resource] < problem.capacity[least]) least = resource;
+  }
+  std::vector<bool> keep(problem.capacity.size(), false);
+  for (const auto& [options, resource] : kept) keep[resource] = true;
+  std::vector<std::uint32_t> pool;
+  for (TrunkDemand& demand : problem.demands) {
+    for (LaneOption& option : demand.options) {
+      const auto first = static_cast<std::uint32_t>(pool.size());
+      for (const std::uint32_t resource : problem.resources_of(option)) {
+        if (keep[resource]) pool.push_back(resource);
+      }
+      option.first_resource = first;
+      option.resource_count = static_cast<std::uint16_t>(pool.size() - first);
+    }
+  }
+  problem.pool = std::move(pool);
+}
+
 }  // namespace
 
 Problem make_problem(const BalanceInput& input) {
@@ -132,6 +165,7 @@ Problem make_problem(const BalanceInput& input) {
     if (!demand.options.empty()) continue;
     for (const PartTerm& term : demand.terms) problem.banned[term.part] = true;
   }
+  merge_series(problem);
   return problem;
 }
 

@@ -79,23 +79,46 @@ double Simplex::price(std::uint32_t row) const noexcept {
   return place.basic ? 0.0 : -objective_[0].reduced[place.at];
 }
 
-int Simplex::entering(std::size_t which, bool bland) const noexcept {
+bool Simplex::may_enter(std::size_t which, std::size_t column) const noexcept {
+  if (objective_[which].reduced[column] <= kGainTolerance) return false;
+  // The second objective may only move along optima of the first.
+  return which == 0 || objective_[0].reduced[column] >= -kGainTolerance;
+}
+
+int Simplex::entering_by_bland(std::size_t which) const noexcept {
   int best = -1;
   for (std::size_t k = 0; k < nonbasic_.size(); ++k) {
-    const double gain = objective_[which].reduced[k];
-    if (gain <= kGainTolerance) continue;
-    // The second objective may only move along optima of the first.
-    if (which == 1 && objective_[0].reduced[k] < -kGainTolerance) continue;
-    if (best < 0) {
+    if (!may_enter(which, k)) continue;
+    if (best < 0 || order_of(nonbasic_[k]) < order_of(nonbasic_[static_cast<std::size_t>(best)])) {
       best = static_cast<int>(k);
-      continue;
     }
-    const auto b = static_cast<std::size_t>(best);
-    const bool earlier = order_of(nonbasic_[k]) < order_of(nonbasic_[b]);
-    const double best_gain = objective_[which].reduced[b];
-    if (bland ? earlier : (gain > best_gain || (gain == best_gain && earlier))) best = static_cast<int>(k);
   }
   return best;
+}
+
+// The steepest edge: the gain per distance moved in all variables.
+int Simplex::entering_by_slope(std::size_t which) {
+  candidates_.clear();
+  for (std::size_t k = 0; k < nonbasic_.size(); ++k) {
+    if (may_enter(which, k)) candidates_.push_back(static_cast<std::uint32_t>(k));
+  }
+  if (candidates_.size() < 2) return candidates_.empty() ? -1 : static_cast<int>(candidates_[0]);
+  lengths_.assign(candidates_.size(), 1.0);
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < candidates_.size(); ++i) lengths_[i] += row[candidates_[i]] * row[candidates_[i]];
+  }
+  spend(rows_.size() * candidates_.size());
+  std::size_t best = 0;
+  double best_slope = 0;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const double gain = objective_[which].reduced[candidates_[i]];
+    const double slope = gain * gain / lengths_[i];
+    const bool earlier = order_of(nonbasic_[candidates_[i]]) < order_of(nonbasic_[candidates_[best]]);
+    if (slope < best_slope || (slope == best_slope && !earlier)) continue;
+    best = i;
+    best_slope = slope;
+  }
+  return static_cast<int>(candidates_[best]);
 }
 
 int Simplex::leaving(std::size_t column, bool bland) const noexcept {
@@ -129,14 +152,21 @@ void Simplex::pivot(std::size_t row, std::size_t column) {
     nonzero_.push_back(static_cast<std::uint32_t>(k));
   }
   right_[row] *= inverse;
-  std::uint64_t work = rows_.size() + pivot_row.size();
+  const std::size_t width = pivot_row.size();
+  const bool dense = nonzero_.size() * 4 > width;  // then a plain loop over all of it is faster
+  std::uint64_t work = rows_.size() + width;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     const double factor = rows_[r][column];
     if (r == row || factor == 0.0) continue;
     double* cells = rows_[r].data();
-    for (const std::uint32_t k : nonzero_) {
-      const double updated = cells[k] - factor * pivot_row[k];
-      cells[k] = std::fabs(updated) < kZero ? 0.0 : updated;
+    if (dense) {
+      const double* from = pivot_row.data();
+      for (std::size_t k = 0; k < width; ++k) cells[k] -= factor * from[k];
+    } else {
+      for (const std::uint32_t k : nonzero_) {
+        const double updated = cells[k] - factor * pivot_row[k];
+        cells[k] = std::fabs(updated) < kZero ? 0.0 : updated;
+      }
     }
     cells[column] = -factor * inverse;
     const double updated = right_[r] - factor * right_[row];
@@ -153,14 +183,14 @@ void Simplex::pivot(std::size_t row, std::size_t column) {
   std::swap(basic_[row], nonbasic_[column]);
   place_of(basic_[row]) = {true, static_cast<std::uint32_t>(row)};
   place_of(nonbasic_[column]) = {false, static_cast<std::uint32_t>(column)};
-  work_left_ -= work < work_left_ ? work : work_left_;
+  spend(work);
 }
 
 Simplex::Outcome Simplex::run(std::size_t which) {
   std::size_t idle = 0;
   while (true) {
     const bool bland = idle > kPatience;
-    const int column = entering(which, bland);
+    const int column = bland ? entering_by_bland(which) : entering_by_slope(which);
     if (column < 0) return Outcome::kOptimal;
     if (work_left_ == 0) return Outcome::kLimit;
     const int row = leaving(static_cast<std::size_t>(column), bland);

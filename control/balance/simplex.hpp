@@ -2,7 +2,7 @@
 // Such a program needs no first phase: it starts at x = 0. Rows and columns may be added between calls of solve(),
 // which then goes on from where it was (column generation, control/balance/flow_program.hpp). A second objective may be
 // maximised among the optima of the first.
-// Entering: the largest reduced cost; after a run of pivots that gain nothing, Bland's rule, so it cannot cycle.
+// Entering: the steepest edge; after a run of pivots that gain nothing, Bland's rule, so it cannot cycle.
 // Deterministic to the bit: no clock, no random numbers, ties by index. Its time is bounded by a count of
 // multiplications, not by a clock; when that is spent the current point is feasible, only not proved optimal.
 // Owner: one thread. Nothing here throws but for memory. Scale A and b to about 1 (tolerances are absolute).
@@ -23,6 +23,7 @@ class Simplex {
   enum class Outcome : std::uint8_t { kOptimal, kUnbounded, kLimit };
 
   explicit Simplex(std::uint64_t max_work) : work_left_(max_work) {}
+  void limit_work(std::uint64_t max_work) noexcept { work_left_ = max_work; }  // from now on
 
   // The id of the new variable; it is 0 until solve() finds better. `cost2` is its factor in the second objective.
   std::uint32_t add_variable(double cost, double cost2, const std::vector<Term>& column);
@@ -58,8 +59,11 @@ class Simplex {
   std::uint64_t order_of(Symbol s) const noexcept { return std::uint64_t{s.id} * 2 + (s.slack ? 1 : 0); }
   std::uint32_t append_column(Symbol symbol);
   Outcome run(std::size_t which);
-  int entering(std::size_t which, bool bland) const noexcept;
+  bool may_enter(std::size_t which, std::size_t column) const noexcept;
+  int entering_by_bland(std::size_t which) const noexcept;
+  int entering_by_slope(std::size_t which);
   int leaving(std::size_t column, bool bland) const noexcept;
+  void spend(std::uint64_t work) noexcept { work_left_ -= work < work_left_ ? work : work_left_; }
   void pivot(std::size_t row, std::size_t column);
 
   std::vector<std::vector<double>> rows_;  // basic + Σ cell · nonbasic = right
@@ -69,7 +73,9 @@ class Simplex {
   std::vector<Place> place_of_variable_;
   std::vector<Place> place_of_slack_;
   Objective objective_[2];
-  std::vector<std::uint32_t> nonzero_;  // columns that the pivot row touches; kept to spare the allocation
+  std::vector<std::uint32_t> nonzero_;     // columns that the pivot row touches; kept to spare the allocation
+  std::vector<std::uint32_t> candidates_;  // columns that may enter
+  std::vector<double> lengths_;            // of their edges, squared
   std::uint64_t work_left_;
   std::size_t pivots_ = 0;
 };
