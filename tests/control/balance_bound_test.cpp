@@ -7,19 +7,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 #include <random>
 
-#include "balance_test_support.hpp"
 #include "control/balance/scenario_json.hpp"
+#include "control/topology/profiles.hpp"
 
 namespace lk {
 namespace {
 
-using namespace balance_test;
-
-struct NamedBoard {
-  const char* name;
-  Board board;
+struct ProfileRun {
+  const char* profile;
+  unsigned nodes;
   int seeds;
 };
 
@@ -48,7 +47,8 @@ void damage(LinkCapacities& capacity, std::mt19937_64& random) {
 }
 
 std::vector<EndpointId> some_of(const ClusterSpec& cluster, std::mt19937_64& random) {
-  std::vector<EndpointId> members = everyone(cluster);
+  std::vector<EndpointId> members(cluster.gpus.size());
+  std::iota(members.begin(), members.end(), EndpointId{0});
   if (random() % 3 != 0) return members;
   std::erase_if(members, [&](EndpointId) { return random() % 4 == 0; });
   return members;
@@ -70,24 +70,24 @@ std::vector<nlohmann::json> solve_with_highs(const std::string& path) {
 BOOST_AUTO_TEST_SUITE(balance_bound)
 
 BOOST_AUTO_TEST_CASE(is_within_a_thousandth_of_highs, *boost::unit_test::precondition(scipy_is_there)) {
-  const std::vector<NamedBoard> boards = {{"dgx-a100 x2", dgx_a100(2), 20},   {"dgx1-v100 x1", dgx1_v100(1), 30},
-                                          {"dgx1-v100 x2", dgx1_v100(2), 20}, {"mesh-4gpu x1", mesh_4gpu(1), 40},
-                                          {"mesh-4gpu x3", mesh_4gpu(3), 20}, {"hgx-h100 x2", hgx_h100(2), 10},
-                                          {"pcie-8gpu x2", pcie_8gpu(2), 20}, {"gb200-nvl72 x3", nvl72(3), 10}};
+  const std::vector<ProfileRun> runs = {{"dgx-a100", 2, 20},  {"dgx1-v100", 1, 30},  {"dgx1-v100", 2, 20},
+                                        {"mesh-4gpu", 1, 40}, {"mesh-4gpu", 3, 20},  {"hgx-h100", 2, 10},
+                                        {"pcie-8gpu", 2, 20}, {"gb200-nvl72", 3, 10}};
   const std::string path = std::string(LK_BINARY_DIR) + "/balance_bound_test.jsonl";
   std::vector<Case> cases;
   {
     std::ofstream dump(path);
-    for (const NamedBoard& named : boards) {
-      const ClusterSpec cluster = build(named.board);
+    for (const ProfileRun& run : runs) {
+      const ClusterSpec cluster = build_profile(run.profile, run.nodes);
       const LaneHealth health = full_health(cluster);
-      for (int seed = 0; seed < named.seeds; ++seed) {
+      for (int seed = 0; seed < run.seeds; ++seed) {
         std::mt19937_64 random(static_cast<std::uint64_t>(seed));
         LinkCapacities capacity = nominal_capacities(cluster);
         if (seed > 0) damage(capacity, random);
         const std::vector<EndpointId> members = some_of(cluster, random);
         if (members.empty()) continue;
-        cases.push_back({fmt::format("{} seed {}", named.name, seed), balance({cluster, capacity, health, members})});
+        cases.push_back({fmt::format("{} x{} seed {}", run.profile, run.nodes, seed),
+                         balance({cluster, capacity, health, members})});
         dump << bound_input(cluster, capacity, members).dump() << '\n';
       }
     }
@@ -96,11 +96,13 @@ BOOST_AUTO_TEST_CASE(is_within_a_thousandth_of_highs, *boost::unit_test::precond
   std::remove(path.c_str());
   BOOST_REQUIRE(answers.size() == cases.size());
   double worst = 0;
+  int feasible = 0;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Balance& ours = cases[i].ours;
     BOOST_TEST_CONTEXT(cases[i].name) {
       BOOST_TEST(ours.feasible == answers[i]["feasible"].get<bool>());
       if (!ours.feasible) continue;
+      ++feasible;
       const double highs = answers[i]["bound_ns_per_byte"];
       const double off = highs > 0 ? std::fabs(ours.bound_ns_per_byte / highs - 1) : ours.bound_ns_per_byte;
       BOOST_TEST(off < 1e-3);
@@ -108,7 +110,9 @@ BOOST_AUTO_TEST_CASE(is_within_a_thousandth_of_highs, *boost::unit_test::precond
       worst = std::max(worst, off);
     }
   }
-  BOOST_TEST_MESSAGE(fmt::format("{} programs, furthest from HiGHS {:.1e}", cases.size(), worst));
+  BOOST_TEST(feasible > 100);  // else the damage leaves nothing to compare
+  BOOST_TEST_MESSAGE(
+      fmt::format("{} programs, {} feasible, furthest from HiGHS {:.1e}", cases.size(), feasible, worst));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
