@@ -82,13 +82,26 @@ bool is_fence(std::string_view line) {
                                              line.substr(start, 6) == "[code]" || line.substr(start, 7) == "[/code]");
 }
 
+// Length of the sign at the front of s: comment, quote, list or diff. A '-' or '/' with something right behind it is no
+// sign but the rest of a broken field ("-63", "/A").
+std::size_t sign_length(std::string_view s) {
+  if (s.empty()) return 0;
+  if (std::string_view("#;%>*").find(s[0]) != std::string_view::npos) return 1;
+  if (s.substr(0, 2) == "//" || s.substr(0, 2) == "--") return 2;
+  const bool sign = s[0] == '+' || s[0] == '-';
+  return sign && (s.size() == 1 || s[1] == ' ' || s[1] == '\t' || std::isalpha(static_cast<unsigned char>(s[1])) != 0)
+             ? 1
+             : 0;
+}
+
 // Drops one line's signs and remembers which kind it was. What stands behind them keeps its column.
 void strip_line(std::string& line, CaptureText& text) {
   for (;;) {
     const std::size_t at = line.find_first_not_of(" \t");
-    if (at == std::string::npos || std::string_view("#;%>/*+-").find(line[at]) == std::string_view::npos) return;
+    const std::size_t length = at == std::string::npos ? 0 : sign_length(std::string_view(line).substr(at));
+    if (length == 0) return;
     (line[at] == '>' ? text.quoted : text.commented) = true;
-    line.erase(0, std::min(line.find_first_not_of("#;%>/*+-", at), line.size()));
+    line.erase(0, at + length);
   }
 }
 

@@ -242,7 +242,8 @@ class MatrixBuilder {
     std::copy_if(tail.begin(), tail.end(), std::back_inserter(solid), [](const std::string& f) { return !f.empty(); });
     const std::size_t wanted = std::size_t{out_.has_cpu_column} + out_.has_numa_column + out_.has_gpu_numa_column;
     std::size_t at = 0;
-    const bool no_cpu = row.tail_placed ? !tail.empty() && tail[0].empty() : solid.size() < wanted && lone_numa(solid);
+    const bool no_cpu =
+        (row.tail_placed && !tail.empty() && tail[0].empty()) || (tail.size() < wanted && lone_numa(solid));
     if (out_.has_cpu_column && !no_cpu) gpu.cpu_affinity = field(solid, at++);
     // The driver puts two tabs in front of its last column, so of two fields only the order counts.
     const bool one_left = at + 1 == solid.size();

@@ -16,6 +16,21 @@ bool is_header_word(std::string_view w) noexcept {
          w == "AffinityGPU" || w.substr(0, 3) == "CPU";
 }
 
+// The front of a name that a terminal broke off at the end of a header line.
+bool is_broken_name(std::string_view w, const std::vector<std::string>& devices) noexcept {
+  for (const std::string_view name : {"GPU", "NIC", "CPU", "NUMA", "Affinity"}) {
+    if (name.substr(0, w.size()) == w) return true;
+  }
+  return std::any_of(devices.begin(), devices.end(),
+                     [&](const std::string& d) { return d.compare(0, w.size(), w) == 0; });
+}
+
+// 0-63 and what a broken line leaves of it: ",128-191", "-63", "/A".
+bool is_affinity_piece(std::string_view w) noexcept {
+  return is_affinity(w) || (w.size() > 1 && (w[0] == '-' || w[0] == ',') && is_affinity(w.substr(1))) || w == "/A" ||
+         w == "A";
+}
+
 struct HeaderLine {
   std::vector<std::string> devices;
   std::string after;  // affinity headers, blanks removed
@@ -36,12 +51,13 @@ std::optional<HeaderLine> header_of(std::string_view line, bool continuation) {
       continue;
     }
     for (std::string& name : device_names_in(words[i].text)) {
-      if (is_header_word(name))
+      if (is_header_word(name)) {
         out.after += name;
-      else if (is_device_name(name))
+      } else if (is_device_name(name)) {
         out.devices.push_back(std::move(name));
-      else
+      } else if (i + 1 < words.size() || out.devices.size() < 2 || !is_broken_name(name, out.devices)) {
         return {};
+      }
     }
   }
   if (continuation ? out.devices.empty() && out.after.empty()
@@ -178,7 +194,7 @@ class Unwrapper {
     if (row) return open_cells && (named_ || before->name.empty() == row->name.empty());
     const std::vector<TopoWord> words = words_of(line.text);
     const bool affinities =
-        std::all_of(words.begin(), words.end(), [](const TopoWord& w) { return is_affinity(w.text); });
+        std::all_of(words.begin(), words.end(), [](const TopoWord& w) { return is_affinity_piece(w.text); });
     if (affinities && words.size() <= 3 && before->tail.size() < 3) return true;
     return open_cells && broken_word(last.text, line.text);
   }
