@@ -30,9 +30,10 @@ struct Replacement {
 };
 // Blanks, quotes and signs that editors, chat programs and web pages put in place of the plain ones.
 constexpr Replacement kReplacements[] = {
-    {"\xc2\xa0", " "},     {"\xe2\x80\x8b", ""},  {"\xe2\x80\x8c", ""},   {"\xe2\x80\x8d", ""},   {"\xef\xbb\xbf", ""},
-    {"\xe2\x80\xaf", " "}, {"\xe3\x80\x80", " "}, {"\xe2\x80\x9c", "\""}, {"\xe2\x80\x9d", "\""}, {"\xe2\x80\x90", "-"},
-    {"\xe2\x80\x91", "-"}, {"\xe2\x80\x93", "-"}, {"\xe2\x80\x94", "-"},  {"\xe2\x94\x82", "|"},  {"\xe2\x86\xb5", ""},
+    {"&nbsp;", " "},        {"\xc2\xa0", " "},      {"\xe2\x80\x8b", ""},  {"\xe2\x80\x8c", ""},
+    {"\xe2\x80\x8d", ""},   {"\xef\xbb\xbf", ""},   {"\xe2\x80\xaf", " "}, {"\xe3\x80\x80", " "},
+    {"\xe2\x80\x9c", "\""}, {"\xe2\x80\x9d", "\""}, {"\xe2\x80\x90", "-"}, {"\xe2\x80\x91", "-"},
+    {"\xe2\x80\x93", "-"},  {"\xe2\x80\x94", "-"},  {"\xe2\x94\x82", "|"}, {"\xe2\x86\xb5", ""},
 };
 
 // Length of a terminal control sequence at i ("\x1b[4m", or "[4m" whose escape was lost), else 0.

@@ -54,6 +54,16 @@ std::vector<std::vector<std::size_t>> islands(const LinkTable& t) {
   return out;
 }
 
+void add_places(const NodeTopology& t, std::size_t gpu, std::vector<std::string>& out) {
+  for (std::string& place : places_of(t, gpu)) out.push_back(std::move(place));
+}
+
+std::vector<std::string> places_of_pair(const NodeTopology& t, std::size_t a, std::size_t b) {
+  std::vector<std::string> out = places_of(t, a);
+  add_places(t, b, out);
+  return out;
+}
+
 std::string pair_text(const NodeTopology& t, std::size_t a, std::size_t b) {
   return fmt::format("{}-{}", t.gpus[a].name, t.gpus[b].name);
 }
@@ -69,21 +79,21 @@ void check_switched(NodeTopology& t, const LinkTable& table, const std::vector<s
   }
   for (const std::size_t a : gpus) {
     if (own[a] < most) {
-      t.note("nvlink-degraded-gpu", Severity::kFault, {t.gpus[a].name},
+      t.note("nvlink-degraded-gpu", Severity::kFault, places_of(t, a),
              fmt::format("{} has {} links to every peer where other pairs have {}: {} links of {} itself are down",
                          t.gpus[a].name, own[a], most, most - own[a], t.gpus[a].name));
     }
     for (const std::size_t b : gpus) {
       const unsigned due = std::min(own[a], own[b]);
       if (b <= a || table.at(a, b) == due || !table.known[a * table.n + b]) continue;
-      t.note("nvlink-degraded-pair", Severity::kFault, {t.gpus[a].name, t.gpus[b].name},
+      t.note("nvlink-degraded-pair", Severity::kFault, places_of_pair(t, a, b),
              fmt::format("{}: {} links where the fabric gives both GPUs {}", pair_text(t, a, b), table.at(a, b), due));
     }
   }
   constexpr std::array kWhole = {6U, 8U, 12U, 18U};  // V100, A800/H800, A100, H100 and later
   if (std::find(kWhole.begin(), kWhole.end(), most) == kWhole.end()) {
     std::vector<std::string> all;
-    for (const std::size_t g : gpus) all.push_back(t.gpus[g].name);
+    for (const std::size_t g : gpus) add_places(t, g, all);
     t.note("nvlink-degraded-fabric", Severity::kFault, all,
            fmt::format("every GPU has {} links; no GPU on an NVSwitch has that number: a switch or its links are down",
                        most));
@@ -96,9 +106,11 @@ void check_bridges(NodeTopology& t, const LinkTable& table, const std::vector<st
   for (const auto& p : pairs) {
     const unsigned links = table.at(p[0], p[1]);
     constexpr std::array kWhole = {1U, 2U, 4U, 6U, 8U, 12U, 18U};
-    const bool odd = std::find(kWhole.begin(), kWhole.end(), links) == kWhole.end();
+    // Three links join the GPU pairs of a POWER9 node; a single pair with three is a bridge of four that lost one.
+    const bool power9 = links == 3 && pairs.size() > 1 && links == most;
+    const bool odd = !power9 && std::find(kWhole.begin(), kWhole.end(), links) == kWhole.end();
     if (!odd && links == most) continue;
-    t.note("nvlink-degraded-pair", Severity::kFault, {t.gpus[p[0]].name, t.gpus[p[1]].name},
+    t.note("nvlink-degraded-pair", Severity::kFault, places_of_pair(t, p[0], p[1]),
            odd ? fmt::format(
                      "{}: {} links; no NVLink bridge has that number: a link did not train or a bridge is not seated",
                      pair_text(t, p[0], p[1]), links)
@@ -227,8 +239,8 @@ void note_lacking(NodeTopology& t, const std::set<std::pair<std::size_t, std::si
   std::vector<std::string> where;
   std::string text;
   for (const auto& [a, b] : pairs) {
-    where.push_back(t.gpus[a].name);
-    where.push_back(t.gpus[b].name);
+    add_places(t, a, where);
+    add_places(t, b, where);
     text += (text.empty() ? "" : ", ") + pair_text(t, a, b);
   }
   std::sort(where.begin(), where.end());
@@ -293,6 +305,14 @@ void check_island(NodeTopology& t, const LinkTable& table, const std::vector<std
 
 }  // namespace
 
+std::vector<std::string> places_of(const NodeTopology& t, std::size_t gpu) {
+  std::vector<std::string> out{t.gpus[gpu].name};
+  if (t.kind == CaptureKind::kTopoMatrix) return out;
+  if (t.gpus[gpu].pcie.bus_id != out[0]) out.push_back(t.gpus[gpu].pcie.bus_id);
+  if (t.gpus[gpu].dev) out.push_back(std::to_string(*t.gpus[gpu].dev));
+  return out;
+}
+
 void find_fabric(NodeTopology& t) {
   const LinkTable table = table_of(t);
   const auto groups = islands(table);
@@ -302,7 +322,7 @@ void find_fabric(NodeTopology& t) {
   for (const auto& group : groups) {
     widest = std::max(widest, group.size());
     if (group.size() == 2) pairs.push_back(group);
-    if (group.size() == 1) lone.push_back(t.gpus[group[0]].name);
+    if (group.size() == 1) add_places(t, group[0], lone);
   }
   t.fabric = Fabric::kNone;
   if (widest == 2) {

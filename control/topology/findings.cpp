@@ -35,6 +35,13 @@ bool is_coherent(const NodeTopology& t) {
   return std::any_of(t.gpus.begin(), t.gpus.end(), [](const GpuFact& g) { return g.gpu_numa_id.has_value(); });
 }
 
+// GPUs of one socket may well be far from every NIC; GPUs of all sockets cannot be, and eight GPUs are on all.
+bool on_one_socket(const NodeTopology& t) {
+  const auto place = [](const GpuFact& g) { return g.numa_affinity ? g.numa_affinity : g.cpu_affinity; };
+  return t.gpus.size() < 8 && place(t.gpus[0]) &&
+         std::all_of(t.gpus.begin(), t.gpus.end(), [&](const GpuFact& g) { return place(g) == place(t.gpus[0]); });
+}
+
 // True when the placement of the NICs is odd enough that a VM may hide the true one.
 bool check_nics(NodeTopology& t) {
   if (t.nics.empty()) {
@@ -59,7 +66,7 @@ bool check_nics(NodeTopology& t) {
   if (cross_gpus.size() == t.gpus.size() && !is_coherent(t)) {
     t.note("gpu-without-near-nic", Severity::kWarn, cross_gpus,
            "every NIC is SYS for every GPU: GPUDirect would cross the sockets, or a VM hides the PCIe tree");
-    return true;
+    return !on_one_socket(t);
   }
   if (!far_nics.empty()) t.note("nic-far-from-all-gpus", Severity::kInfo, far_nics, "SYS to every GPU: no rail");
   if (!cross_gpus.empty() && cross_gpus.size() < t.gpus.size()) {

@@ -6,6 +6,8 @@
 
 namespace lk {
 
+// Names by which a reader may look for a GPU: GPU3; in an XML its bus id and number too.
+std::vector<std::string> places_of(const NodeTopology& topology, std::size_t gpu);
 // Fabric and NVLink faults from the GPU pairs' link counts (find_anomalies calls it).
 void find_fabric(NodeTopology& topology);
 // Everything for a matrix.

@@ -71,13 +71,20 @@ class XmlBuilder {
 
   void read(const pugi::xml_node& root) {
     gpu_elements_ = root.find_node([](const pugi::xml_node& n) { return std::strcmp(n.name(), "gpu") == 0; });
-    for (const pugi::xml_node& cpu : root.children("cpu")) read_cpu(cpu);
+    for (const pugi::xml_node& child : root.children()) {
+      if (std::strcmp(child.name(), "cpu") == 0)
+        read_cpu(child);
+      else
+        read_child(child, {}, {});
+    }
     name_gpus();
     classify_targets();
     relate();
   }
 
  private:
+  using Numa = std::optional<int>;  // none: the device stands under no <cpu>
+
   void read_cpu(const pugi::xml_node& cpu) {
     CpuFact fact;
     fact.numa = number(cpu, "numaid").value_or(-1);
@@ -89,14 +96,14 @@ class XmlBuilder {
     for (const pugi::xml_node& child : cpu.children()) read_child(child, fact.numa, {});
   }
 
-  void read_child(const pugi::xml_node& node, int numa, const std::vector<std::string>& path) {
+  void read_child(const pugi::xml_node& node, Numa numa, const std::vector<std::string>& path) {
     if (std::strcmp(node.name(), "pci") == 0) read_pci(node, numa, path);
     if (std::strcmp(node.name(), "nic") == 0) {
       for (const pugi::xml_node& net : node.children("net")) add_net(net, PcieFact{}, numa);
     }
   }
 
-  void read_pci(const pugi::xml_node& pci, int numa, std::vector<std::string> path) {
+  void read_pci(const pugi::xml_node& pci, Numa numa, std::vector<std::string> path) {
     if (out_.gpus.size() + out_.nics.size() >= kMostDevices || path.size() >= kDeepest) return;
     PcieFact fact;
     fact.bus_id = pci.attribute("busid").value();
@@ -114,13 +121,14 @@ class XmlBuilder {
     }
     if (gpu) add_gpu(gpu, fact, numa);
     for (const pugi::xml_node& net : nic.children("net")) add_net(net, fact, numa);
+    if (nic && !nic.child("net")) add_net({}, fact, numa);  // its ports were cut away
     for (const pugi::xml_node& child : pci.children()) {
       if (std::strcmp(child.name(), "pci") == 0) read_pci(child, numa, path);
     }
   }
 
   // A device without <gpu> or <nic>: its class alone tells what it is.
-  void add_leaf(const pugi::xml_node& pci, const PcieFact& fact, int numa) {
+  void add_leaf(const pugi::xml_node& pci, const PcieFact& fact, Numa numa) {
     if (pci.attribute("class").empty()) {
       out_.unclassified.push_back(fact.bus_id);
     } else if (!gpu_elements_ && has_class(pci, "0x03")) {
@@ -135,7 +143,7 @@ class XmlBuilder {
     }
   }
 
-  void add_gpu(const pugi::xml_node& node, const PcieFact& fact, int numa) {
+  void add_gpu(const pugi::xml_node& node, const PcieFact& fact, Numa numa) {
     GpuFact& gpu = out_.gpus.emplace_back();
     gpu.dev = number(node, "dev");
     gpu.rank = number(node, "rank");
@@ -151,13 +159,13 @@ class XmlBuilder {
     }
   }
 
-  void add_net(const pugi::xml_node& net, const PcieFact& fact, int numa) {
+  void add_net(const pugi::xml_node& net, const PcieFact& fact, Numa numa) {
     const std::string device = net.attribute("name").value();
     const auto dev = number(net, "dev");
     for (NicFact& known : out_.nics) {
       if (known.device != device || known.dev != dev || known.pcie.bus_id != fact.bus_id) continue;
       if (number(net, "port") != known.port) continue;
-      if (fact.bus_id.empty()) known.listed_under_numa.push_back(numa);
+      if (fact.bus_id.empty()) known.listed_under_numa.push_back(numa.value_or(-1));
       twice_.push_back(device);
       return;
     }
@@ -171,7 +179,7 @@ class XmlBuilder {
     nic.gdr = number(net, "gdr");
     nic.pcie = fact;
     if (fact.bus_id.empty()) {
-      nic.listed_under_numa = {numa};
+      nic.listed_under_numa = {numa.value_or(-1)};
     } else {
       nic.numa = numa;
     }
@@ -193,7 +201,7 @@ class XmlBuilder {
           link.kind = LinkTarget::kHiddenSwitch;
         else if (kind.substr(0, 4) == "0x03" || by_bus.contains(link.target))
           link.kind = LinkTarget::kGpu;
-        else if (kind.substr(0, 6) == "0x0680")
+        else if (kind == "0x068000")
           link.kind = LinkTarget::kSwitch;
         if (link.kind == LinkTarget::kSwitch) out_.nvswitches.push_back(link.target);
       }
@@ -231,9 +239,11 @@ class XmlBuilder {
         const unsigned back = links_to(out_.gpus[b], out_.gpus[a].pcie.bus_id);
         if (there == 0 && back == 0) continue;
         out_.set_cell(a, b, {Relation::kNvlink, static_cast<std::uint16_t>(std::min(there, back))});
-        if (there == back) continue;
-        out_.note("nvlink-degraded-pair", Severity::kFault,
-                  {out_.gpus[a].name, out_.gpus[b].name, out_.gpus[a].pcie.bus_id, out_.gpus[b].pcie.bus_id},
+        const bool lost_to_cut = !out_.well_formed && b + 1 == out_.gpus.size();
+        if (there == back || lost_to_cut) continue;
+        std::vector<std::string> where = places_of(out_, a);
+        for (std::string& place : places_of(out_, b)) where.push_back(std::move(place));
+        out_.note("nvlink-degraded-pair", Severity::kFault, std::move(where),
                   fmt::format("{} counts {} links to {}, which counts {} back", out_.gpus[a].name, there,
                               out_.gpus[b].name, back));
       }
@@ -251,10 +261,25 @@ class XmlBuilder {
   std::vector<std::string> twice_;
 };
 
+// Text copied out of a web page's source.
+std::string unescaped(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&amp;", "&"}};
+  for (const auto& [name, sign] : kNames) {
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
+      text.replace(at, name.size(), sign);
+  }
+  return text;
+}
+
 // Drops what stands in front of the first '<' of a line where it is a line number or a sign, and what stands around
 // the document.
 std::string bare_xml(std::string_view bytes) {
   CaptureText plain = plain_text(bytes);
+  const std::string whole = joined(plain);
+  if (whole.find('<') == std::string::npos && whole.find("&lt;") != std::string::npos) {
+    for (CaptureLine& line : plain.lines) line.text = unescaped(line.text);
+  }
   bool started = false;
   std::string out;
   for (CaptureLine& line : plain.lines) {

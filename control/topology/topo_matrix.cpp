@@ -309,6 +309,10 @@ class MatrixBuilder {
       out_.note("rows-missing", Severity::kWarn, missing,
                 fmt::format("{} of {} rows are missing", missing.size(), seen_.size()));
     }
+    if (rows_.elided) {
+      out_.cut = true;
+      out_.note("table-elided", Severity::kInfo, {}, "dots stand for a part of the table that was left out");
+    }
     if (!short_rows_.empty()) {
       out_.cut = true;
       out_.note("cells-missing", Severity::kWarn, short_rows_, "cells are missing in these rows");

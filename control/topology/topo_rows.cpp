@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "control/topology/topo_words.hpp"
 #include "dataplane/base/error.hpp"
@@ -31,6 +32,12 @@ bool is_affinity_piece(std::string_view w) noexcept {
          w == "A";
 }
 
+// "<pre>GPU0", "`GPU0", "12:GPU0": what stands behind the signs.
+std::string without_tag(std::string_view word) {
+  const std::size_t sign = word.find_last_of(":)>#*\"'`");
+  return std::string(sign == std::string_view::npos || sign + 1 == word.size() ? word : word.substr(sign + 1));
+}
+
 struct HeaderLine {
   std::vector<std::string> devices;
   std::string after;  // affinity headers, blanks removed
@@ -42,7 +49,11 @@ std::optional<HeaderLine> header_of(std::string_view line, bool continuation) {
   const std::vector<TopoWord> words = words_of(line);
   HeaderLine out;
   std::size_t i = 0;
-  while (!continuation && i < words.size() && !is_gpu_name(device_names_in(words[i].text).front())) ++i;
+  const auto first_gpu = [](const std::string& word) {
+    return is_gpu_name(device_names_in(without_tag(word)).front());
+  };
+  while (!continuation && i < words.size() && !first_gpu(words[i].text)) ++i;
+  const std::size_t first = i;
   if (i < words.size()) out.shifted = words[i].column < 4 || (words[i].column <= 8 && words[i].tabs == 0);
   for (; i < words.size(); ++i) {
     if (words[i].cell) return {};
@@ -50,7 +61,7 @@ std::optional<HeaderLine> header_of(std::string_view line, bool continuation) {
       out.after += words[i].text;
       continue;
     }
-    for (std::string& name : device_names_in(words[i].text)) {
+    for (std::string& name : device_names_in(i == first ? without_tag(words[i].text) : words[i].text)) {
       if (is_header_word(name)) {
         out.after += name;
       } else if (is_device_name(name)) {
@@ -311,7 +322,11 @@ TopoRows find_topo_rows(const CaptureText& text, const std::string& source) {
   }
   for (const CaptureLine& line : text.lines) {
     out.narrow_x = out.narrow_x || line.text.find("\tX\t") != std::string::npos;
-    for (const TopoWord& word : words_of(line.text)) out.glued = out.glued || word.glued;
+    const std::vector<TopoWord> words = words_of(line.text);
+    if (std::none_of(words.begin(), words.end(), [](const TopoWord& w) { return w.cell.has_value(); })) continue;
+    for (const TopoWord& word : words) out.glued = out.glued || word.glued;
+    std::istringstream raw(line.text);
+    for (std::string word; raw >> word;) out.elided = out.elided || is_elision(word);
   }
   if (soft.leftover && words_of(*soft.leftover).size() == 1) out.cut_name = words_of(*soft.leftover).front().text;
   read_legend(text, out);

@@ -30,7 +30,7 @@ struct TopoRows {
   std::vector<TopoRow> rows;
   std::map<std::string, std::string> legend;  // NIC0 → mlx5_0
   bool has_nic_legend = false, has_legend = false;
-  bool wrapped = false, narrow_x = false, glued = false;
+  bool wrapped = false, narrow_x = false, glued = false, elided = false;
   std::string cut_name;  // a last line that is only the beginning of a row
 };
 

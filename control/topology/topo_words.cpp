@@ -108,6 +108,11 @@ bool is_gpu_name(std::string_view word) noexcept {
   return word.size() > 3 && word.substr(0, 3) == "GPU" && std::all_of(word.begin() + 3, word.end(), digit);
 }
 
+bool is_elision(std::string_view word) noexcept {
+  return word == "\xe2\x80\xa6" || word == "[...]" || word == "[snip]" || word == "<snip>" ||
+         (word.size() >= 2 && word.find_first_not_of('.') == std::string_view::npos);
+}
+
 std::vector<TopoWord> words_of(std::string_view line) {
   std::vector<TopoWord> out;
   unsigned tabs = 0;
@@ -118,6 +123,11 @@ std::vector<TopoWord> words_of(std::string_view line) {
       continue;
     }
     const std::size_t end = std::min(line.find_first_of(" \t", at), line.size());
+    if (is_elision(line.substr(at, end - at))) {
+      tabs = 0;
+      at = end;
+      continue;
+    }
     for (TopoWord& word : split_word(line.substr(at, end - at))) {
       word.column += at;
       if (!word.glued) word.tabs = tabs;

@@ -25,6 +25,9 @@ bool is_device_name(std::string_view word) noexcept;
 bool is_affinity(std::string_view word) noexcept;
 bool is_gpu_name(std::string_view word) noexcept;
 
+// "..." where the poster left something out; words_of drops it.
+bool is_elision(std::string_view word) noexcept;
+
 std::vector<TopoWord> words_of(std::string_view line);
 // GPU0GPU1NIC0 as its three names; one entry when nothing is glued.
 std::vector<std::string> device_names_in(std::string_view word);

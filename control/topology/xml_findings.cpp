@@ -15,11 +15,8 @@ unsigned links_of(const GpuFact& gpu) {
   return total;
 }
 
-std::vector<std::string> places_of(const GpuFact& gpu) {
-  std::vector<std::string> out{gpu.name};
-  if (gpu.pcie.bus_id != gpu.name) out.push_back(gpu.pcie.bus_id);
-  return out;
-}
+// The last GPU of a file that was cut may have lost NVLinks to the cut.
+bool is_whole(const NodeTopology& t, std::size_t gpu) { return t.well_formed || gpu + 1 < t.gpus.size(); }
 
 bool has_switch(const NodeTopology& t) {
   return std::any_of(t.gpus.begin(), t.gpus.end(), [](const GpuFact& gpu) {
@@ -34,24 +31,25 @@ bool has_switch(const NodeTopology& t) {
 void check_switch_totals(NodeTopology& t) {
   unsigned most = 0;
   for (const GpuFact& gpu : t.gpus) most = std::max(most, links_of(gpu));
-  for (const GpuFact& gpu : t.gpus) {
-    const unsigned own = links_of(gpu);
-    if (own == most) continue;
-    t.note("nvlink-degraded-gpu", Severity::kFault, places_of(gpu),
-           fmt::format("{} has {} NVLinks where other GPUs have {}", gpu.name, own, most));
+  for (std::size_t gpu = 0; gpu < t.gpus.size(); ++gpu) {
+    const unsigned own = links_of(t.gpus[gpu]);
+    if (own == most || !is_whole(t, gpu)) continue;
+    t.note("nvlink-degraded-gpu", Severity::kFault, places_of(t, gpu),
+           fmt::format("{} has {} NVLinks where other GPUs have {}", t.gpus[gpu].name, own, most));
   }
   const std::set<unsigned> whole = {6, 8, 12, 18};
-  if (!whole.contains(most)) {
+  if (!whole.contains(most) && is_whole(t, 0)) {
     std::vector<std::string> all;
-    for (const GpuFact& gpu : t.gpus) {
-      for (std::string& place : places_of(gpu)) all.push_back(std::move(place));
+    for (std::size_t gpu = 0; gpu < t.gpus.size(); ++gpu) {
+      for (std::string& place : places_of(t, gpu)) all.push_back(std::move(place));
     }
     t.note("nvlink-degraded-fabric", Severity::kFault, all,
            fmt::format("every GPU has {} NVLinks; no GPU on an NVSwitch has that number", most));
   }
 }
 
-void check_pcie(NodeTopology& t) {
+// True when some GPUs, not most, have a lesser slot than the others.
+bool check_pcie(NodeTopology& t) {
   std::map<std::pair<std::string, int>, std::size_t> kinds;
   bool zero = false;
   for (const GpuFact& gpu : t.gpus) {
@@ -60,22 +58,39 @@ void check_pcie(NodeTopology& t) {
   }
   if (zero)
     t.note("pcie-width-zero", Severity::kWarn, {}, "link_width 0: passed through to a VM, the width is not known");
-  if (kinds.size() < 2) return;
+  if (kinds.size() < 2) return false;
   const auto usual = std::max_element(kinds.begin(), kinds.end(), [](auto& a, auto& b) { return a.second < b.second; });
-  for (const GpuFact& gpu : t.gpus) {
+  const bool most = usual->second * 2 > t.gpus.size();
+  bool lesser = false;
+  for (std::size_t i = 0; i < t.gpus.size(); ++i) {
+    const GpuFact& gpu = t.gpus[i];
     if (!gpu.pcie.speed || gpu.pcie.width.value_or(0) <= 0) continue;
     if (*gpu.pcie.speed == usual->first.first && *gpu.pcie.width >= usual->first.second) continue;
-    t.note("pcie-slot-differs", Severity::kWarn, places_of(gpu),
+    lesser = true;
+    t.note("pcie-slot-differs", Severity::kWarn, places_of(t, i),
            fmt::format("{} is on {} x{}, most GPUs on {} x{}", gpu.name, *gpu.pcie.speed, *gpu.pcie.width,
                        usual->first.first, usual->first.second));
   }
+  return lesser && most;
 }
 
-// True when the VM hides where things are: no NUMA, no bridges.
+// True when a VM hides where things are: no NUMA, or many GPUs and NICs straight under one CPU. On Arm nodes each
+// device has a root of its own by design.
 bool check_locality(NodeTopology& t) {
   const bool no_numa = std::any_of(t.cpus.begin(), t.cpus.end(), [](const CpuFact& c) { return c.numa < 0; });
   if (no_numa) t.note("numa-unknown", Severity::kWarn, {}, "a CPU without NUMA id: the hypervisor does not say");
-  return no_numa && t.pcie_switches.empty() && !t.gpus.empty();
+  if (!t.pcie_switches.empty() || t.gpus.empty()) return false;
+  const bool arm = std::any_of(t.cpus.begin(), t.cpus.end(), [](const CpuFact& c) { return c.arch == "arm64"; });
+  bool flat = false;
+  for (const CpuFact& cpu : t.cpus) {
+    const auto here = [&](const auto& device) { return device.numa == cpu.numa && !device.pcie.bus_id.empty(); };
+    flat = flat || (t.gpus.front().dev && std::count_if(t.gpus.begin(), t.gpus.end(), here) >= 4 &&
+                    std::count_if(t.nics.begin(), t.nics.end(), here) >= 2);
+  }
+  if (flat && !arm) {
+    t.note("virtual-pcie", Severity::kWarn, {}, "GPUs and NICs stand straight under one CPU: a VM hides the PCIe tree");
+  }
+  return no_numa || (flat && !arm);
 }
 
 bool check_nics(NodeTopology& t) {
@@ -141,12 +156,12 @@ void find_xml_anomalies(NodeTopology& t) {
   } else if (elements) {
     find_fabric(t);
   }
-  check_pcie(t);
+  const bool slots = check_pcie(t);
   note_what_is_there(t);
   const bool hidden = check_locality(t);
   const bool sockets_only = check_nics(t);
   if (t.gpus.empty()) t.cut = true;
-  settle_verdict(t, hidden || sockets_only);
+  settle_verdict(t, hidden || sockets_only || slots);
 }
 
 }  // namespace lk
