@@ -77,10 +77,17 @@ std::string plain_bytes(std::string_view in) {
   return out;
 }
 
+// A line that only opens or closes a code block; text behind the sign, other than one word for the language, is kept.
 bool is_fence(std::string_view line) {
   const std::size_t start = line.find_first_not_of(" \t>");
-  return start != std::string_view::npos && (line.substr(start, 3) == "```" || line.substr(start, 3) == "~~~" ||
-                                             line.substr(start, 6) == "[code]" || line.substr(start, 7) == "[/code]");
+  if (start == std::string_view::npos) return false;
+  line.remove_prefix(start);
+  for (const std::string_view sign : {"```", "~~~", "[code]", "[/code]", "<pre>", "</pre>"}) {
+    if (line.substr(0, sign.size()) != sign) continue;
+    line.remove_prefix(sign.size());
+    return line.find_first_of(" \t") == std::string_view::npos;
+  }
+  return false;
 }
 
 // Length of the sign at the front of s: comment, quote, list or diff. A '-' or '/' with something right behind it is no

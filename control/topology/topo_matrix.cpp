@@ -170,9 +170,10 @@ class MatrixBuilder {
     if (rows_.has_header) return;
     std::size_t fields = 0;
     for (const TopoRow& row : rows_.rows) {
-      fields = std::max<std::size_t>(
-          fields, static_cast<std::size_t>(std::count_if(row.tail.begin(), row.tail.end(),
-                                                         [](const std::string& f) { return !f.empty(); })));
+      const auto solid =
+          std::count_if(row.tail.begin(), row.tail.end(), [](const std::string& f) { return !f.empty(); });
+      const bool glued = solid == 1 && row.tail.back().size() > 3 && row.tail.back().ends_with("N/A");
+      fields = std::max(fields, glued ? std::size_t{3} : static_cast<std::size_t>(solid));
     }
     out_.has_cpu_column = fields >= 1;
     out_.has_numa_column = fields >= 2;

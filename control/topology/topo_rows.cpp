@@ -204,8 +204,8 @@ class Unwrapper {
     const bool open_cells = columns_ == 0 ? named_ : before->cells.size() < columns_;
     if (row) return open_cells && (named_ || before->name.empty() == row->name.empty());
     const std::vector<TopoWord> words = words_of(line.text);
-    const bool affinities =
-        std::all_of(words.begin(), words.end(), [](const TopoWord& w) { return is_affinity_piece(w.text); });
+    const bool affinities = !words.empty() && std::all_of(words.begin(), words.end(),
+                                                          [](const TopoWord& w) { return is_affinity_piece(w.text); });
     if (affinities && words.size() <= 3 && before->tail.size() < 3) return true;
     return open_cells && broken_word(last.text, line.text);
   }
@@ -289,9 +289,33 @@ void read_header(const Logical& line, TopoRows& out) {
   out.has_numa = numa != std::string::npos && (numa < 3 || header->after.compare(numa - 3, 3, "GPU") != 0);
 }
 
+// Rows that lost the line breaks between them: a name with a cell behind it, after something of the table, begins a
+// line; so does a legend.
+CaptureText one_row_a_line(const CaptureText& text) {
+  CaptureText out = text;
+  out.lines.clear();
+  for (const CaptureLine& line : text.lines) {
+    const std::vector<TopoWord> words = words_of(line.text);
+    std::size_t start = 0;
+    bool table = false;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const bool row = i + 1 < words.size() && !words[i].cell && words[i + 1].cell && is_device_name(words[i].text);
+      const bool legend = words[i].text.substr(0, 6) == "Legend";
+      if (table && (row || legend)) {
+        out.lines.push_back({line.text.substr(start, words[i].column - start), line.number});
+        start = words[i].column;
+      }
+      table = table || words[i].cell || is_gpu_name(words[i].text);
+    }
+    out.lines.push_back({line.text.substr(start), line.number});
+  }
+  return out;
+}
+
 }  // namespace
 
-TopoRows find_topo_rows(const CaptureText& text, const std::string& source) {
+TopoRows find_topo_rows(const CaptureText& pasted, const std::string& source) {
+  const CaptureText text = one_row_a_line(pasted);
   Unwrapper soft(text, 0);
   soft.run();
   std::vector<Logical> lines = std::move(soft.lines);

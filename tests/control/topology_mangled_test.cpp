@@ -209,6 +209,7 @@ std::vector<Damage> damages() {
       {"wrapped between words at 60", soft(60)},
       {"markdown table", [](const std::string& t) { return as_markdown(bare_table(t)); }},
       {"twice", [](const std::string& t) { return t + "\n" + t; }},
+      {"line breaks lost", [](const std::string& t) { return replaced(bare_table(t), "\n", " "); }},
       {"tabs lost", [](const std::string& t) { return replaced(t, "\t", ""); }, false},
   };
 }
