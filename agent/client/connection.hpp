@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "agent/client/lanekeeper.h"
-#include "agent/session_protocol.hpp"
+#include "agent/client/session_protocol.hpp"
 #include "dataplane/base/unique_fd.hpp"
 #include "dataplane/base/units.hpp"
 

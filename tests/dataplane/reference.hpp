@@ -1,6 +1,6 @@
 // The arithmetic of a collective for tests: by the definition of the formats, in double, with nothing taken from the
 // product. A sum or quotient of two f32 values in double, rounded to f32, is the f32 result (53 ≥ 2 × 24 + 2).
-// The rule is in dataplane/README.md and in dataplane/reduce/reference.hpp; the expected bits of both come from numpy
+// The rule is in dataplane/reduce/reference.hpp; the expected bits of both come from numpy
 // in tests/data/arith.
 #pragma once
 
