@@ -63,8 +63,9 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
 
 std::optional<Nanos> parse_span(std::string_view text) {
   const auto ns = parse_with(kSpans, text);
-  if (!ns || *ns > 9e18 || *ns != std::floor(*ns)) return std::nullopt;
-  return static_cast<Nanos>(*ns);
+  // "1.029ms" is 1029000 less a hair: decimals are not exact in binary.
+  if (!ns || *ns > 9e18 || std::abs(*ns - std::round(*ns)) > std::max(1e-3, *ns * 1e-15)) return std::nullopt;
+  return static_cast<Nanos>(std::llround(*ns));
 }
 
 std::optional<Bytes> parse_size(std::string_view text) {

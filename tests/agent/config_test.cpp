@@ -27,6 +27,7 @@ std::string error_of(const std::string& toml) {
 BOOST_AUTO_TEST_SUITE(config_test)
 
 BOOST_AUTO_TEST_CASE(spans_and_sizes_are_read_and_written) {
+  BOOST_TEST(parse_span("1.029ms").value() == 1'029'000);  // not exact in binary
   BOOST_TEST(parse_span("50ms").value() == 50'000'000);
   BOOST_TEST(parse_span("1.5 s").value() == 1'500'000'000);
   BOOST_TEST(parse_span("2min").value() == 120'000'000'000);
