@@ -3,7 +3,6 @@
 #include "dataplane/lane/fault.hpp"
 
 #include <boost/test/unit_test.hpp>
-#include <map>
 #include <set>
 
 #include "tests/dataplane/wire_cluster.hpp"
@@ -365,76 +364,6 @@ BOOST_AUTO_TEST_CASE(a_lost_node_says_nothing_and_hears_nothing) {
   const auto all = w.run_to(kSecond);
   BOOST_REQUIRE(all.size() == 1U);
   BOOST_TEST(all[0].c.id == 4U);
-}
-
-// The contract of Wire over all kinds at once: a taken request ends in exactly one kSendDone; after a reset of its lane
-// all of them have; nothing of a closed epoch arrives but what a late fault tells.
-BOOST_AUTO_TEST_CASE(every_taken_request_ends_once) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    BOOST_TEST_CONTEXT("seed " << seed) {
-      const bool payload = seed % 2 == 0;
-      WirePair w(payload, 4, 16);
-      Random random(seed);
-      const std::vector<std::byte> data(kChunk, std::byte{7});
-      std::map<std::uint64_t, LaneId> open_requests;
-      std::map<LaneId, std::uint32_t> epoch;
-      for (LaneId l = 0; l < kLaneCount; ++l) epoch[l] = 1;
-      std::uint64_t id = 0;
-      const auto note = [&](const std::vector<WirePair::Seen>& all) {
-        for (const auto& s : only(all, CompletionKind::kSendDone)) BOOST_REQUIRE(open_requests.erase(s.c.id) == 1U);
-      };
-      for (unsigned i = 0; i < 1500; ++i) {
-        if (random.chance(0.02)) {
-          FaultRow row;
-          row.fault = static_cast<std::uint32_t>(random.below(4)) + 1;
-          row.kind = static_cast<FaultKind>(random.below(12));
-          row.target = random.chance(0.8) ? FaultTarget::kLink : FaultTarget::kLane;
-          row.id = static_cast<std::uint32_t>(
-              random.below(row.target == FaultTarget::kLink ? w.cluster.links.size() : w.cluster.lanes.size()));
-          row.directions = static_cast<std::uint8_t>(random.below(3) + 1);
-          row.silent = random.chance(0.3);
-          row.rate = 0.1 + random.unit() * 0.8;
-          row.delay_ns = static_cast<Nanos>(random.below(300)) * kMicro;
-          row.period_ns = static_cast<Nanos>(random.below(200) + 20) * kMicro;
-          row.at_ns = w.now + static_cast<Nanos>(random.below(100)) * kMicro;
-          row.until_ns = row.at_ns + static_cast<Nanos>(random.below(2000)) * kMicro;
-          row.seed = random.next();
-          inject(w, row);
-        }
-        const auto lane = static_cast<LaneId>(random.below(kLaneCount));
-        const auto d = static_cast<Direction>(random.below(2));
-        const bool far = !w.cluster.lanes[lane].far_hops.empty();
-        const NodeId from = w.cluster.gpus[d == kFwd ? w.cluster.lanes[lane].a : w.cluster.lanes[lane].b].node;
-        if (random.chance(0.05)) {
-          if (far) {
-            reset_and_open(w, lane, ++epoch[lane]);
-          } else {
-            ++epoch[lane];
-            for (const Direction x : {kFwd, kBwd}) w.wires[from]->reset(lane, x);
-            for (const Direction x : {kFwd, kBwd}) w.wires[from]->open(lane, x, epoch[lane]);
-          }
-          note(w.run_to(w.now));
-          for (const auto& [number, of] : open_requests) BOOST_REQUIRE(of != lane);
-        }
-        const WorkRequest q = WirePair::request(
-            w.cluster, lane, d, ++id, static_cast<std::uint32_t>(random.below(kChunk)),
-            static_cast<std::uint32_t>(random.below(256)), payload ? data.data() : nullptr, epoch[lane]);
-        const Status status = w.wires[from]->post(q, w.now);
-        if (status == Status::kOk) open_requests[id] = lane;
-        BOOST_REQUIRE((status == Status::kOk || status == Status::kBusy));
-        if (random.chance(0.2)) w.wires[from]->signal(lane, d, epoch[lane], Signal{}, w.now);
-        note(w.run_to(w.now + static_cast<Nanos>(random.below(20)) * kMicro));
-      }
-      for (LaneId l = 0; l < kLaneCount; ++l) {
-        for (const auto& wire : w.wires) {
-          for (const Direction x : {kFwd, kBwd}) wire->reset(l, x);
-        }
-      }
-      note(w.run_to(w.now + kMilli));
-      BOOST_TEST(open_requests.empty());
-      for (NodeId n = 0; payload && n < 2; ++n) BOOST_TEST(w.free_staging(n) == 16U);
-    }
-  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
