@@ -74,7 +74,7 @@ std::string lane_reason(const BalanceInput& input, const Balance& result, LaneId
 }
 
 std::string lane_reason(const BalanceInput& input, const Balance& result, LaneId lane) {
-  const std::string forward = lane_reason(input, result, lane, Direction::kForward);
+  std::string forward = lane_reason(input, result, lane, Direction::kForward);
   const std::string backward = lane_reason(input, result, lane, Direction::kBackward);
   if (forward == backward) return forward;
   return fmt::format("forward: {}; backward: {}", forward, backward);

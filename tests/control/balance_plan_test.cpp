@@ -5,8 +5,8 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "balance_test_support.hpp"
 #include "dataplane/base/error.hpp"
+#include "tests/control/balance_test_support.hpp"
 
 namespace lk {
 namespace {

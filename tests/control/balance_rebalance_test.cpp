@@ -1,8 +1,8 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "balance_test_support.hpp"
 #include "control/balance/rebalance.hpp"
+#include "tests/control/balance_test_support.hpp"
 
 namespace lk {
 namespace {

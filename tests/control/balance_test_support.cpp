@@ -1,4 +1,4 @@
-#include "balance_test_support.hpp"
+#include "tests/control/balance_test_support.hpp"
 
 #include <fmt/format.h>
 
