@@ -7,7 +7,9 @@
 
 namespace lk {
 
-void SimCluster::on_wake(void* self, NodeId node, Nanos when) noexcept { static_cast<SimCluster*>(self)->wake(node, when); }
+void SimCluster::on_wake(void* self, NodeId node, Nanos when) noexcept {
+  static_cast<SimCluster*>(self)->wake(node, when);
+}
 
 SimCluster::SimCluster(const ClusterSpec& cluster, const SimOptions& options) : cluster_(cluster), options_(options) {
   LoopbackOptions net;

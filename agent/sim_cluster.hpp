@@ -23,7 +23,7 @@ namespace lk {
 struct SimOptions {
   EngineOptions engine;
   std::uint64_t seed = 1;
-  std::uint32_t slots = 4096;  // landing slots of one node
+  std::uint32_t slots = 32768;  // landing slots of one node
 };
 
 struct SimNode {

@@ -44,6 +44,8 @@ struct LaneSide {
   std::uint64_t last_event = 0;
   bool fresh = true;
 
+  double turn_bytes = 0;        // posted since the table came, what its weight has had of its turn
+
   std::uint32_t epoch = 1;
   Bytes queued_bytes = 0;  // payload of requests that are not settled
   unsigned request_count = 0;

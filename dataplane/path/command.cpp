@@ -71,6 +71,7 @@ void Engine::install_routes(const RouteTable* table, Nanos now) noexcept {
     s.rate_GBps = r.rate_GBps;
     s.standby_GBps = r.standby_GBps;
     s.fresh = r.seen_event >= s.last_event;
+    s.turn_bytes = 0;
   }
   if (table->link_GBps.size() == link_rate_.size())
     std::copy(table->link_GBps.begin(), table->link_GBps.end(), link_rate_.begin());
@@ -121,19 +122,45 @@ void Engine::adopt_members(GroupState& g, const GroupSpec* spec, const PlanSpec*
   arm(next_heartbeat_);
 }
 
-// Every pair of ranks that a plan may make talk: inside the domain all, between domains the owners of a column.
+namespace {
+
+// Pairs of ranks that a plan may make talk: inside the domain all, between domains the owners of a column.
+bool may_talk(const GroupSpec& spec, Rank x, Rank y) noexcept {
+  if (spec.domain_of[x] == spec.domain_of[y]) return x != y;
+  for (std::uint16_t j = 0; j < spec.columns; ++j) {
+    if (spec.owner(spec.domain_of[x], j) == x && spec.owner(spec.domain_of[y], j) == y) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// Slots of one flow and chunks under way at one owner: what the options say, or less where the busiest node of the
+// group has so many flows that a quarter of its slots would not do. Every node computes the same from the same group.
+void Engine::size_windows(GroupState& g) const noexcept {
+  const GroupSpec& spec = *g.spec;
+  std::size_t most = 1;
+  for (NodeId node = 0; node < cluster_.nodes.size(); ++node) {
+    std::size_t flows = 0;
+    for (Rank to = 0; to < spec.members.size(); ++to) {
+      if (cluster_.gpus[spec.members[to]].node != node) continue;
+      for (Rank from = 0; from < spec.members.size(); ++from) {
+        if (cluster_.gpus[spec.members[from]].node != node && may_talk(spec, from, to)) ++flows;
+      }
+    }
+    most = std::max(most, flows);
+  }
+  const std::size_t part = std::max<std::size_t>(slots_.size() / 4 / most, kAtOnceSlots + 2);
+  g.slots_per_flow = static_cast<unsigned>(std::min<std::size_t>(options_.slots_per_flow, part));
+  g.active_chunks = std::min(options_.active_chunks, g.slots_per_flow - kAtOnceSlots);
+}
+
 void Engine::add_flows(GroupState& g) {
   const GroupSpec& spec = *g.spec;
   const std::size_t n = spec.members.size();
+  size_windows(g);
   g.flow_out.assign(g.local.size() * n, kNoId);
   g.flows_in.clear();
-  const auto pairs = [&](Rank x, Rank y) {
-    if (spec.domain_of[x] == spec.domain_of[y]) return x != y;
-    for (std::uint16_t j = 0; j < spec.columns; ++j) {
-      if (spec.owner(spec.domain_of[x], j) == x && spec.owner(spec.domain_of[y], j) == y) return true;
-    }
-    return false;
-  };
   const auto flow_of = [&](EndpointId from, EndpointId to, bool outgoing) {
     for (std::uint32_t i = 0; i < flows_.size(); ++i) {
       if (flows_[i].group == spec.id && flows_[i].from == from && flows_[i].to == to && flows_[i].outgoing == outgoing)
@@ -153,7 +180,7 @@ void Engine::add_flows(GroupState& g) {
   for (std::size_t p = 0; p < g.local.size(); ++p) {
     const EndpointId me = spec.members[g.local[p]];
     for (Rank r = 0; r < n; ++r) {
-      if (!pairs(g.local[p], r)) continue;
+      if (!may_talk(spec, g.local[p], r)) continue;
       const EndpointId other = spec.members[r];
       const std::uint32_t out = flow_of(me, other, true);
       Flow& f = flows_[out];
@@ -171,7 +198,7 @@ void Engine::add_flows(GroupState& g) {
       flows_[in].granted_op = 0;
       flows_[in].granted.reserve(options_.slots_per_flow);
       flows_[in].to_advertise.reserve(options_.slots_per_flow * std::size_t{2});
-      grant_slots(flows_[in], in);
+      grant_slots(flows_[in], in, g.slots_per_flow);
       flows_[in].to_advertise.assign(flows_[in].granted.begin(), flows_[in].granted.end());
       g.flows_in.push_back(in);
     }

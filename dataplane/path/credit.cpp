@@ -1,14 +1,14 @@
 // Credits: the receiver owns the landing slots and grants them to flows (one rank of a group to another). A grant is a
 // slot and its generation; telling it twice does no harm, so everything is told again when it may have been lost.
-// Of a flow's slots, active_chunks are kept for the group's oldest op: what waits for others cannot starve them.
+// Of a flow's slots some are kept (free_slot): what waits for others cannot starve them.
 #include <algorithm>
 
 #include "dataplane/path/engine.hpp"
 
 namespace lk {
 
-void Engine::grant_slots(Flow& f, std::uint32_t index) noexcept {
-  while (f.granted.size() < options_.slots_per_flow) {
+void Engine::grant_slots(Flow& f, std::uint32_t index, unsigned quota) noexcept {
+  while (f.granted.size() < quota) {
     const std::uint32_t slot = slots_.take();
     if (slot == kNoId) return;
     slots_.set_owner(slot, index);
@@ -111,9 +111,11 @@ void Engine::check_hash(GroupState& g, OpNumber number, std::uint32_t hash, Rank
   send_abort(gone, now);
 }
 
-RemoteSlot* Engine::free_slot(Flow& f, const OpState& op) noexcept {
-  const GroupState& g = *op.group;
-  const OpNumber oldest = g.running.empty() ? op.number : g.running.front()->number;
+// A slot for this transfer, if one is left that is not kept for others. Two kinds of chunks must always get through:
+// those that are consumed at once (a few slots are theirs), and the held ones of the oldest op (active_chunks slots).
+RemoteSlot* Engine::free_slot(Flow& f, const Transfer& x) noexcept {
+  const GroupState& g = *x.op->group;
+  const OpNumber oldest = g.running.empty() ? x.op->number : g.running.front()->number;
   RemoteSlot* found = nullptr;
   unsigned free = 0, by_oldest = 0;
   for (RemoteSlot& r : f.remote) {
@@ -124,8 +126,9 @@ RemoteSlot* Engine::free_slot(Flow& f, const OpState& op) noexcept {
       ++by_oldest;
     }
   }
-  if (found == nullptr || op.number == oldest) return found;
-  const unsigned kept = options_.active_chunks > by_oldest ? options_.active_chunks - by_oldest : 0;
+  if (found == nullptr || !is_held(x.step)) return found;
+  unsigned kept = kAtOnceSlots;
+  if (x.op->number != oldest && g.active_chunks > by_oldest) kept += g.active_chunks - by_oldest;
   return free > kept ? found : nullptr;
 }
 

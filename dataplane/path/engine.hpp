@@ -79,7 +79,8 @@ class Engine final : public Poller {
   // reduce.cpp
   void advance_owner(OpState& op, std::size_t place, Nanos now) noexcept;
   void advance_owners(OpState& op, Nanos now) noexcept;
-  void advance_streams(OpState& op, Nanos now) noexcept;
+  void advance_streams(OpState& op) noexcept;
+  void advance_stream(OpState& op, std::size_t place, Rank to) noexcept;
   bool begin_chunk(OpState& op, std::size_t place, std::uint32_t chunk, Nanos now) noexcept;
   void gather_arrived(OpState& op, std::uint32_t chunk, std::size_t domain_place, Nanos now) noexcept;
   void take_early_return(OpState& op, std::size_t place, std::uint32_t chunk, Nanos now) noexcept;
@@ -110,7 +111,10 @@ class Engine final : public Poller {
   void mark_dirty(std::uint32_t trunk) noexcept;
   unsigned run_dirty(Nanos now) noexcept;
   bool pump(std::uint32_t trunk, Nanos now) noexcept;
+  bool has_room(const LaneSide& s, Bytes bytes) const noexcept;
   std::uint32_t choose_side(const Trunk& t, const Transfer& x, Nanos now) noexcept;
+  std::uint32_t choose_by_turn(const Trunk& t, const Transfer& x, bool& live, Nanos now) noexcept;
+  std::uint32_t choose_stand_by(const Trunk& t, const Transfer& x, bool& live) noexcept;
   double cost_ns(const LaneSide& s, Bytes bytes, GBps rate) const noexcept;
   GBps rate_of(const LaneSide& s) const noexcept { return s.fresh ? s.rate_GBps : 0; }
   GBps standby_of(const LaneSide& s) const noexcept;
@@ -136,12 +140,12 @@ class Engine final : public Poller {
   void deliver_failed_all(Nanos now) noexcept;
   unsigned deliver_late_results() noexcept;
   // credit.cpp
-  void grant_slots(Flow& f, std::uint32_t index) noexcept;
+  void grant_slots(Flow& f, std::uint32_t index, unsigned quota) noexcept;
   void grant_op(GroupState& g, OpState& op, Nanos now) noexcept;
   void send_credit(std::uint32_t flow, OpNumber granted, std::uint32_t hash, bool all, Nanos now) noexcept;
   void flush_credits(Nanos now) noexcept;
   void on_credit(const Signal& s, Nanos now) noexcept;
-  RemoteSlot* free_slot(Flow& f, const OpState& op) noexcept;
+  RemoteSlot* free_slot(Flow& f, const Transfer& x) noexcept;
   void check_hash(GroupState& g, OpNumber number, std::uint32_t hash, Rank other, Nanos now) noexcept;
   // stall.cpp
   void tick(Nanos now) noexcept;
@@ -175,6 +179,7 @@ class Engine final : public Poller {
   void shrink_group(const GroupSpec* spec, const PlanSpec* plan, Nanos now);
   void adopt_members(GroupState& g, const GroupSpec* spec, const PlanSpec* plan, Nanos now);
   void add_flows(GroupState& g);
+  void size_windows(GroupState& g) const noexcept;
   void end_group(const Command& c, Nanos now) noexcept;
   void install_plan(const PlanSpec* plan, Nanos now) noexcept;
   void hold_ops(const Command& c, Nanos now) noexcept;

@@ -30,6 +30,8 @@ struct GroupState {
     NodeId lost_node = kNoId16;
   };
   std::array<Closed, kOpWindow> closed{};
+  unsigned slots_per_flow = 0;  // the same on every node, so a sender's window fits what a receiver can hold
+  unsigned active_chunks = 0;
   OpNumber next_start = 1;  // lowest op that has not started
   OpNumber highest_started = 0;
   OpNumber highest_entered = 0;

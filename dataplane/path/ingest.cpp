@@ -162,7 +162,7 @@ void Engine::start(OpState& op, Nanos now) noexcept {
     op.ranks[root_place].placed = op.chunks;
   }
   advance_owners(op, now);
-  advance_streams(op, now);
+  advance_streams(op);
   for (std::size_t i = 0; i < op.ranks.size() && op.open; ++i) check_done(op, i);
 }
 

@@ -28,18 +28,20 @@ std::uint32_t Engine::make_transfer(OpState& op, std::uint32_t chunk, Step step,
   return index;
 }
 
-// Older ops go first; what is sent again goes before everything of its op.
+// The order in a flow: older ops first; in an op first what the receiver consumes at once, since what it must hold may
+// wait for exactly that; what is sent again before its like.
 void Engine::enqueue(std::uint32_t index, bool front) noexcept {
   Transfer& x = transfers_[index];
   Flow& f = flows_[x.flow];
+  const auto key = [](const Transfer& t) noexcept { return t.op->number * 2 + (is_held(t.step) ? 1U : 0U); };
+  const OpNumber mine = key(x);
   x.queued = true;
   ++f.waiting;
   std::uint32_t* link = &f.head;
-  if (!front && (f.tail == kNoId || transfers_[f.tail].op->number <= x.op->number)) {
-    if (f.tail != kNoId) link = &transfers_[f.tail].next;
+  if (!front && f.tail != kNoId && key(transfers_[f.tail]) <= mine) {
+    link = &transfers_[f.tail].next;
   } else {
-    while (*link != kNoId &&
-           (transfers_[*link].op->number < x.op->number || (!front && transfers_[*link].op->number == x.op->number))) {
+    while (*link != kNoId && (key(transfers_[*link]) < mine || (!front && key(transfers_[*link]) == mine))) {
       link = &transfers_[*link].next;
     }
   }
@@ -94,7 +96,7 @@ bool Engine::post(std::uint32_t index, std::uint32_t side, Nanos now) noexcept {
   RemoteSlot* remote = nullptr;
   if (!s.addressable) {
     if (s.far) {
-      remote = free_slot(flows_[x.flow], *x.op);
+      remote = free_slot(flows_[x.flow], x);
       if (remote != nullptr) r.slot = std::uint32_t{remote->slot} << 16 | remote->generation;
     } else if (const std::uint32_t slot = slots_.take(); slot != kNoId) {
       r.slot = slot << 16 | slots_.generation(slot);
@@ -141,6 +143,7 @@ bool Engine::post(std::uint32_t index, std::uint32_t side, Nanos now) noexcept {
   }
   ++s.request_count;
   s.queued_bytes += x.bytes;
+  s.turn_bytes += x.bytes;
   each_hop(s, [&](std::size_t hop) { link_queued_[hop] += x.bytes; });
   ++x.op->ranks[x.op->group->local_place[x.from]].open_requests;
   ++s.chunks;
@@ -277,11 +280,12 @@ void Engine::retire(std::uint32_t index, Nanos now) noexcept {
   const std::size_t place = op.group->local_place[x.from];
   const std::uint32_t chunk = x.chunk;
   const Step step = x.step;
+  const Rank to = x.to;
   --op.ranks[place].open_transfers;
   settle_reaped(index, now);
   free_transfer_if_done(index);
   if (step == Step::kSpread && op.status == Status::kOk && --op.spread_left[chunk] == 0) spread_done(op, chunk, now);
-  if (step == Step::kGather && op.started) advance_streams(op, now);
+  for (OpState* running : op.group->running) advance_stream(*running, place, to);
   check_done(op, place);
 }
 

@@ -9,6 +9,8 @@
 
 namespace lk {
 
+inline constexpr unsigned kAtOnceSlots = 4;  // of a flow's slots, kept for chunks that the receiver consumes at once
+
 struct EngineOptions {
   // by LaneKind: nvlink, pcie, relay, host, rdma, tcp. rdma has its own ICRC, nvlink and pcie their link CRC.
   std::array<bool, 6> checksum = {false, false, true, true, false, true};
@@ -25,7 +27,7 @@ struct EngineOptions {
   Nanos flap_hold_most_ns = 60 * kSecond;
   // Landing slots granted to one sending rank for one receiving rank. active_chunks of them are kept for the oldest op,
   // so an op that waits for others can never fill the slots that those others need.
-  unsigned slots_per_flow = 24;
+  unsigned slots_per_flow = 28;
   unsigned active_ops = 4;      // ops of one group that move data at once
   unsigned active_chunks = 16;  // chunks that one owner has under way in one op
   unsigned transfers = 32768;   // chunk transfers of one engine under way at once

@@ -21,8 +21,7 @@ void Engine::advance_owner(OpState& op, std::size_t place, Nanos now) noexcept {
   if (op.advancing) return;  // the loop below goes on
   op.advancing = true;
   std::uint32_t& next = op.next_owned[place];
-  while (op.open && op.started && op.status == Status::kOk && next < op.chunks &&
-         op.active[place] < options_.active_chunks) {
+  while (op.open && op.started && op.status == Status::kOk && next < op.chunks && op.active[place] < g.active_chunks) {
     if (g.spec->owner(g.domain, op.column[next]) != me) {
       ++next;
       continue;
@@ -93,26 +92,26 @@ void Engine::take_early_return(OpState& op, std::size_t place, std::uint32_t chu
 }
 
 // Inputs for owners on other nodes of the same NVLink domain: sent in order, a few at a time.
-void Engine::advance_streams(OpState& op, Nanos now) noexcept {
-  GroupState& g = *op.group;
-  static_cast<void>(now);
-  if (!op.open || op.status != Status::kOk || g.domain_size() == g.local.size()) return;
-  const auto& ranks = g.spec->domains[g.domain].ranks;
+void Engine::advance_streams(OpState& op) noexcept {
+  const GroupState& g = *op.group;
+  if (g.domain_size() == g.local.size()) return;
   for (std::size_t place = 0; place < g.local.size(); ++place) {
-    if (op.kind == Collective::kBroadcast && g.local[place] != op.root) continue;
-    for (std::size_t k = 0; k < ranks.size(); ++k) {
-      if (g.local_place[ranks[k]] != kNoId16) continue;
-      std::uint32_t& next = op.next_stream[place * ranks.size() + k];
-      const Flow& flow = flows_[g.flow_out[place * g.spec->members.size() + ranks[k]]];
-      while (next < op.chunks && flow.waiting < 4 && transfers_.room() > reserved_transfers_) {
-        if (g.spec->owner(g.domain, op.column[next]) == ranks[k]) {
-          const std::byte* in = op.ranks[place].request.in;
-          make_transfer(op, next, Step::kGather, g.local[place], ranks[k],
-                        in == nullptr ? nullptr : in + op.offset(next));
-        }
-        ++next;
-      }
+    for (const Rank to : g.spec->domains[g.domain].ranks) advance_stream(op, place, to);
+  }
+}
+
+void Engine::advance_stream(OpState& op, std::size_t place, Rank to) noexcept {
+  GroupState& g = *op.group;
+  if (!op.open || !op.started || op.status != Status::kOk || g.local_place[to] != kNoId16) return;
+  if (g.spec->domain_of[to] != g.domain || (op.kind == Collective::kBroadcast && g.local[place] != op.root)) return;
+  std::uint32_t& next = op.next_stream[place * g.domain_size() + g.spec->place_of[to]];
+  const Flow& flow = flows_[g.flow_out[place * g.spec->members.size() + to]];
+  while (next < op.chunks && flow.waiting < 4 && transfers_.room() > reserved_transfers_) {
+    if (g.spec->owner(g.domain, op.column[next]) == to) {
+      const std::byte* in = op.ranks[place].request.in;
+      make_transfer(op, next, Step::kGather, g.local[place], to, in == nullptr ? nullptr : in + op.offset(next));
     }
+    ++next;
   }
 }
 

@@ -48,7 +48,7 @@ bool Engine::pump(std::uint32_t index, Nanos now) noexcept {
     if (flow.head == kNoId) continue;
     const std::uint32_t index_of_head = flow.head;
     Transfer& x = transfers_[index_of_head];
-    if (trunk.far && (x.op->number > flow.granted_op || free_slot(flow, *x.op) == nullptr)) continue;
+    if (trunk.far && (x.op->number > flow.granted_op || free_slot(flow, x) == nullptr)) continue;
     const std::uint32_t side = choose_side(trunk, x, now);
     if (side == kNoId) return false;  // the lanes are the trunk's, another flow has no other
     if (!post(index_of_head, side, now)) {
@@ -82,34 +82,60 @@ double Engine::cost_ns(const LaneSide& s, Bytes bytes, GBps rate) const noexcept
   return cost + static_cast<double>(s.latency_ns);
 }
 
-std::uint32_t Engine::choose_side(const Trunk& t, const Transfer& x, Nanos) noexcept {
-  // First the lanes that the route table counts on; when none of them is left, the lowest live rung.
-  for (unsigned tier = 0; tier < 2; ++tier) {
-    std::uint32_t best = kNoId;
-    double best_cost = std::numeric_limits<double>::max();
-    std::uint16_t rung = 0xffff;
-    bool live = false;
-    for (const std::uint32_t i : t.sides) {
-      const LaneSide& s = sides_[i];
-      if (s.state != LaneState::kUp) continue;
-      const GBps rate = tier == 0 ? rate_of(s) : standby_of(s);
-      if (rate <= 0) continue;
-      if (i == x.last_side && x.resend && other_live(s)) continue;
-      if (tier == 1 && live && s.rung > rung) break;
-      live = true;
-      rung = s.rung;
-      const Bytes window = std::max<Bytes>(
-          2 * x.bytes, x.bytes + static_cast<Bytes>(s.nominal_GBps * 2.0 * static_cast<double>(s.latency_ns)));
-      if (s.queued_bytes + x.bytes > window || s.request_count + 8 > kLaneRequests) continue;
-      const double cost = cost_ns(s, x.bytes, rate);
-      if (cost < best_cost) {
-        best_cost = cost;
-        best = i;
-      }
-    }
-    if (live) return best;
+// A few chunks a lane: enough to keep all links of its way busy, few enough to be sent again quickly.
+bool Engine::has_room(const LaneSide& s, Bytes bytes) const noexcept {
+  constexpr Bytes kWindowChunks = 12;
+  const auto way = static_cast<Bytes>(s.nominal_GBps * 2.0 * static_cast<double>(s.latency_ns));
+  return s.queued_bytes + bytes <= std::max(kWindowChunks * bytes, bytes + way) && s.request_count + 8 <= kLaneRequests;
+}
+
+// Lanes with a rate take turns in proportion to it: the table has shared out the links among all trunks, and a lane
+// that took more than its part would take it from another trunk. A lane whose turn it is and that is full is waited
+// for, unless it is much slower than the table thinks.
+std::uint32_t Engine::choose_by_turn(const Trunk& t, const Transfer& x, bool& live, Nanos now) noexcept {
+  std::uint32_t best = kNoId;
+  double best_turn = std::numeric_limits<double>::max();
+  for (const std::uint32_t i : t.sides) {
+    const LaneSide& s = sides_[i];
+    const GBps rate = rate_of(s);
+    if (s.state != LaneState::kUp || rate <= 0 || (i == x.last_side && x.resend && other_live(s))) continue;
+    live = true;
+    const bool slow = !has_room(s, x.bytes) && static_cast<double>(now - s.progress_at) * rate > 16.0 * x.bytes;
+    if (slow || s.turn_bytes / rate >= best_turn) continue;
+    best_turn = s.turn_bytes / rate;
+    best = i;
   }
-  if (!x.resend) return kNoId;
+  return best != kNoId && has_room(sides_[best], x.bytes) ? best : kNoId;
+}
+
+// No lane with a rate is left: the lowest live rung, and there the lane that will be done first.
+std::uint32_t Engine::choose_stand_by(const Trunk& t, const Transfer& x, bool& live) noexcept {
+  std::uint32_t best = kNoId;
+  double best_cost = std::numeric_limits<double>::max();
+  std::uint16_t rung = 0xffff;
+  for (const std::uint32_t i : t.sides) {
+    const LaneSide& s = sides_[i];
+    const GBps rate = standby_of(s);
+    if (s.state != LaneState::kUp || rate <= 0 || (i == x.last_side && x.resend && other_live(s))) continue;
+    if (live && s.rung > rung) break;
+    live = true;
+    rung = s.rung;
+    if (!has_room(s, x.bytes)) continue;
+    const double cost = cost_ns(s, x.bytes, rate);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = i;
+    }
+  }
+  return best;
+}
+
+std::uint32_t Engine::choose_side(const Trunk& t, const Transfer& x, Nanos now) noexcept {
+  bool live = false;
+  std::uint32_t best = choose_by_turn(t, x, live, now);
+  if (live) return best;
+  best = choose_stand_by(t, x, live);
+  if (live || !x.resend) return best;
   for (const std::uint32_t i : t.sides) {  // nothing else is left: again on a lane that is only suspected
     if (sides_[i].state == LaneState::kStalled && sides_[i].request_count + 1 < kLaneRequests) return i;
   }

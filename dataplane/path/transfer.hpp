@@ -23,6 +23,9 @@ enum class Step : std::uint8_t {
   kSpread,  // the finished value from a domain's owner to its other ranks
 };
 
+// Does the receiver hold the landing slot until others have come (kGather, kCross), or is it free at once?
+constexpr bool is_held(Step s) noexcept { return s == Step::kGather || s == Step::kCross; }
+
 inline constexpr unsigned kMostPosts = 4;  // postings of one transfer under way at once
 
 struct Transfer {
