@@ -15,7 +15,7 @@ using namespace lk;
 namespace {
 
 std::string write_file(const std::string& text) {
-  const std::string path =
+  std::string path =
       (std::filesystem::temp_directory_path() / ("lk_scenario_" + std::to_string(::getpid()) + ".toml")).string();
   std::ofstream(path) << text;
   return path;
