@@ -12,7 +12,7 @@
 namespace lk {
 namespace {
 
-constexpr std::size_t kLargestFile = 4U << 20;
+constexpr std::size_t kLargestFile = 1U << 20;
 
 // UTF-16 with a byte order mark, cut down to its ASCII; what a console redirect on some systems writes.
 std::string from_utf16(std::string_view bytes, bool little) {
@@ -123,7 +123,7 @@ std::string read_capture_file(const std::string& path) {
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (in.bad() || (in.gcount() == 0 && !in.eof())) throw InputError(fmt::format("{}: cannot be read", path));
   bytes.resize(static_cast<std::size_t>(in.gcount()));
-  if (bytes.size() > kLargestFile) throw InputError(fmt::format("{}: more than 4 MiB; expected one capture", path));
+  if (bytes.size() > kLargestFile) throw InputError(fmt::format("{}: more than 1 MiB; expected one capture", path));
   if (bytes.find_first_not_of(" \t\r\n") == std::string::npos) {
     throw InputError(fmt::format("{}: empty; expected nvidia-smi topo -m text or NCCL topology XML", path));
   }

@@ -22,7 +22,7 @@ struct CaptureText {
   bool quoted = false;     // or with a quote sign
 };
 
-// Reads a whole capture file; InputError when it cannot be read, is empty or is above 4 MiB.
+// Reads a whole capture file; InputError when it cannot be read, is empty or is above 1 MiB.
 std::string read_capture_file(const std::string& path);
 CaptureText plain_text(std::string_view bytes);
 // For line-based captures: drops quote, comment and list signs in front of lines, and makes table bars tabs.

@@ -150,6 +150,7 @@ template <typename T>
 const T& need_row(const std::vector<T>& rows, std::string_view name, const char* what) {
   if (const T* row = find_row(rows, name)) return *row;
   std::vector<std::string> names;
+  names.reserve(rows.size());
   for (const T& row : rows) names.push_back(row.name);
   throw InputError(fmt::format("unknown {} \"{}\"; expected one of {}", what, name, fmt::join(names, ", ")));
 }

@@ -1,5 +1,5 @@
 // Reader of NCCL topology XML (NCCL_TOPO_DUMP_FILE, files that clouds ship), also cut or pasted with prompts, line
-// numbers or quote signs. Pure. Keeps what the file says: a link width of 0, a NUMA id of -1 and a placeholder switch
+// numbers or quote signs. Pure. Keeps what the file says: a link width of 0, a NUMA id of -1 and a stand-in switch
 // are facts of a VM, not faults. InputError when there is no XML element at all.
 #pragma once
 

@@ -212,8 +212,12 @@ void plan_rails(const NodeTopology& t, const GpuRow& row, const Machines& machin
     }
     plan.nics.push_back(std::move(nic));
   }
-  if (plan.rails.empty())
-    plan.assumed.emplace_back("rails: none (no NIC at PIX or PXB from a GPU; name them with rails)");
+  if (!plan.rails.empty()) return;
+  std::string far;
+  for (const NicFact& nic : t.nics) far += (far.empty() ? "" : ", ") + (nic.device.empty() ? nic.name : nic.device);
+  plan.assumed.push_back(
+      far.empty() ? "rails: none (no NIC in the capture)"
+                  : fmt::format("rails: none (not at PIX or PXB from a GPU: {}; name them with rails)", far));
 }
 
 }  // namespace

@@ -342,7 +342,8 @@ TopoRows find_topo_rows(const CaptureText& pasted, const std::string& source) {
   std::size_t widest = out.header.size();
   for (const TopoRow& row : out.rows) widest = std::max(widest, row.cells.size());
   if (widest > kMostDevices || out.rows.size() > 4 * kMostDevices) {
-    throw InputError(fmt::format("{}: a table of {} columns; expected at most {}", source, widest, kMostDevices));
+    throw InputError(fmt::format("{}: a table of {} columns and {} rows; expected at most {} devices", source, widest,
+                                 out.rows.size(), kMostDevices));
   }
   for (const CaptureLine& line : text.lines) {
     out.narrow_x = out.narrow_x || line.text.find("\tX\t") != std::string::npos;

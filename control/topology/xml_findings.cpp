@@ -136,7 +136,7 @@ void note_what_is_there(NodeTopology& t) {
   for (const GpuFact& gpu : t.gpus) {
     for (const NvlinkFact& link : gpu.nvlinks) hidden = hidden || link.kind == LinkTarget::kHiddenSwitch;
   }
-  note(hidden, "hidden-nvswitch", "NVLinks go to a placeholder: the switch is not visible to the guest");
+  note(hidden, "hidden-nvswitch", "NVLinks go to a stand-in: the switch is not visible to the guest");
   note(!t.well_formed, "file-cut", "the XML is not whole; what could be read is here");
 }
 
