@@ -238,8 +238,9 @@ class XmlBuilder {
         const unsigned there = links_to(out_.gpus[a], out_.gpus[b].pcie.bus_id);
         const unsigned back = links_to(out_.gpus[b], out_.gpus[a].pcie.bus_id);
         if (there == 0 && back == 0) continue;
-        out_.set_cell(a, b, {Relation::kNvlink, static_cast<std::uint16_t>(std::min(there, back))});
         const bool lost_to_cut = !out_.well_formed && b + 1 == out_.gpus.size();
+        const unsigned links = lost_to_cut ? std::max(there, back) : std::min(there, back);
+        out_.set_cell(a, b, {Relation::kNvlink, static_cast<std::uint16_t>(links)});
         if (there == back || lost_to_cut) continue;
         std::vector<std::string> where = places_of(out_, a);
         for (std::string& place : places_of(out_, b)) where.push_back(std::move(place));

@@ -135,6 +135,7 @@ class MatrixBuilder {
     add_devices();
     grid_.resize(out_.columns.size() * out_.columns.size());
     seen_.resize(out_.columns.size());
+    drop_cut_cell();
     for (const TopoRow& row : rows_.rows) add_row(row);
     join_halves();
     find_cuts();
@@ -193,6 +194,14 @@ class MatrixBuilder {
       return column - i;
     }
     return 0;
+  }
+
+  // A text that ends in "NV1" may have been cut out of "NV12"; the last row of a whole table ends in X or in
+  // affinities.
+  void drop_cut_cell() {
+    TopoRow& last = rows_.rows.back();
+    if (!last.tail.empty() || !last.cells.back()) return;
+    if (last.cells.back()->relation == Relation::kNvlink && last.cells.back()->links < 10) last.cells.pop_back();
   }
 
   void add_row(const TopoRow& row) {

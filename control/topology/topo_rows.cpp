@@ -54,7 +54,7 @@ std::optional<HeaderLine> header_of(std::string_view line, bool continuation) {
   };
   while (!continuation && i < words.size() && !first_gpu(words[i].text)) ++i;
   const std::size_t first = i;
-  if (i < words.size()) out.shifted = words[i].column < 4 || (words[i].column <= 8 && words[i].tabs == 0);
+  if (i < words.size()) out.shifted = words[i].column < 8 && words[i].tabs == 0;
   for (; i < words.size(); ++i) {
     if (words[i].cell) return {};
     if (!out.after.empty() || is_header_word(words[i].text)) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "control/topology/capture.hpp"
 #include "control/topology/capture_text.hpp"
@@ -289,6 +290,53 @@ BOOST_AUTO_TEST_CASE(unreadable_text_is_one_line_with_place_and_reason) {
       message("\tGPU0\tGPU1\tGPU2\nGPU0\tNV4\tX\tNV4\n").find("paste.txt:2: row GPU0: its X stands under GPU1") == 0U);
   BOOST_TEST(message("GPU0\tX\t??\tERR\tERR\tPIX\n").find("paste.txt:1: row GPU0: only 2 of 5 cells") == 0U);
   BOOST_TEST(message("<?xml version=\"1.0\"?>").find("paste.txt: no XML element") == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_xml_reads_as_before) {
+  const auto numbered = [](const std::string& t) {
+    int n = 0;
+    return each_line(t, [&](const std::string& l) { return std::to_string(++n) + ": " + l; });
+  };
+  const auto quoted = [](const std::string& t) { return each_line(t, [](const std::string& l) { return "> " + l; }); };
+  const auto pasted = [](const std::string& t) { return "$ cat topo.xml\n```xml\n" + t + "```\nthanks\n"; };
+  const auto page = [](const std::string& t) {
+    return replaced(replaced(replaced(replaced(t, "&", "&amp;"), "<", "&lt;"), ">", "&gt;"), "\"", "&quot;");
+  };
+  const auto crlf = [](const std::string& t) { return "\xef\xbb\xbf" + replaced(t, "\n", "\r\n"); };
+  const auto smart = [](const std::string& t) { return replaced(t, "\"", "\xe2\x80\x9d"); };
+  for (const fs::path& path : captures("nccl-xml")) {
+    const std::string name = path.filename().string();
+    const std::string text = lk::read_capture_file(path.string());
+    for (const Damage& damage : {Damage{"line numbers", numbered}, Damage{"quoted", quoted}, Damage{"pasted", pasted},
+                                 Damage{"page source", page}, Damage{"crlf", crlf}, Damage{"smart quotes", smart}}) {
+      same_facts(facts(text, name), facts(damage.apply(text), name), damage, name);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_cut_never_makes_a_fault) {
+  const auto faults = [](const std::string& text) {
+    std::set<std::string> out;
+    try {
+      for (const lk::Anomaly& a : lk::parse_capture(text, "cut").anomalies) {
+        if (a.severity == lk::Severity::kFault) out.insert(a.where.begin(), a.where.end());
+      }
+    } catch (const lk::InputError&) {
+      out.clear();
+    }
+    return out;
+  };
+  for (const char* kind : {"topo", "nccl-xml"}) {
+    for (const fs::path& path : captures(kind)) {
+      const std::string text = lk::read_capture_file(path.string());
+      const std::set<std::string> whole = faults(text);
+      for (std::size_t length = 1; length < std::min<std::size_t>(text.size(), 6000); length += 13) {
+        const std::set<std::string> cut = faults(text.substr(0, length));
+        BOOST_REQUIRE_MESSAGE(std::includes(whole.begin(), whole.end(), cut.begin(), cut.end()),
+                              path.filename().string() << " cut at " << length << ": false fault at " << *cut.begin());
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(random_damage_is_read_or_refused) {
