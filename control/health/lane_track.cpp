@@ -11,6 +11,7 @@ bool LaneTrack::take(const Event& event, const Thresholds& thresholds) {
   seen_event_ = std::max(seen_event_, event.number);
   switch (event.kind) {
     case EventKind::kLaneDown:
+      if (event.cause == Cause::kOperator) break;  // told to, by set_off()
       if (!down_) ++failures_;
       down_ = true;
       stalled_ = false;

@@ -52,7 +52,8 @@ GBps slowest_best_lane(const ClusterSpec& cluster, const GroupSpec& group) {
     const GBps rate = cluster.lanes[cluster.trunks[trunk].first_lane].nominal_GBps;
     if (rate > 0) slowest = std::min(slowest, rate);
   };
-  for (std::uint16_t d = 0; d < group.domains.size(); ++d) {
+  const auto domains = static_cast<std::uint16_t>(group.domains.size());
+  for (std::uint16_t d = 0; d < domains; ++d) {
     for (const Rank x : group.domains[d].ranks) {
       for (const Rank y : group.domains[d].ranks) take(x, y);
     }

@@ -1,4 +1,4 @@
-#include "control/health/cluster_view.hpp"
+#include "control/cluster_view.hpp"
 
 #include <algorithm>
 #include <cmath>
