@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 #include <string>
 
-#include "control/health/cluster_view.hpp"
+#include "control/cluster_view.hpp"
 #include "control/health/lane_track.hpp"
 #include "control/health/link_health.hpp"
 #include "control/health/thresholds.hpp"
