@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "control/journal/tally.hpp"
 #include "control/peers/membership.hpp"
 #include "control/routes.hpp"
-#include "control/tally.hpp"
 #include "control/watch/link_watch.hpp"
 #include "dataplane/api/snapshot.hpp"
 

@@ -14,8 +14,8 @@
 #include <deque>
 #include <string>
 
-#include "control/health/link_reading.hpp"
 #include "control/health/thresholds.hpp"
+#include "control/watch/link_watch.hpp"
 #include "dataplane/base/ids.hpp"
 #include "dataplane/base/units.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "control/health/thresholds.hpp"
-#include "control/journal.hpp"
+#include "control/journal/journal.hpp"
 #include "control/peers/engine_port.hpp"
 #include "control/peers/peers.hpp"
 #include "dataplane/api/cluster.hpp"

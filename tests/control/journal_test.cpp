@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 
-#include "control/journal.hpp"
+#include "control/journal/journal.hpp"
 
 BOOST_AUTO_TEST_SUITE(journal)
 

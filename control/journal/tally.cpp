@@ -1,4 +1,4 @@
-#include "control/tally.hpp"
+#include "control/journal/tally.hpp"
 
 #include <fmt/format.h>
 

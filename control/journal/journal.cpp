@@ -1,4 +1,4 @@
-#include "control/journal.hpp"
+#include "control/journal/journal.hpp"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "control/journal.hpp"
+#include "control/journal/journal.hpp"
 #include "dataplane/api/cluster.hpp"
 #include "dataplane/api/event.hpp"
 
