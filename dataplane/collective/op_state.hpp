@@ -15,7 +15,7 @@
 
 namespace lk {
 
-struct GroupState;
+struct EngineGroup;
 
 enum class ChunkPhase : std::uint8_t { kIdle, kGathering, kReduced, kFinal, kSpread };
 
@@ -32,7 +32,7 @@ struct OpState {
   bool started = false;    // all local ranks have entered, data moves
   bool advancing = false;  // advance_owner is at work
   Status status = Status::kOk;
-  GroupState* group = nullptr;
+  EngineGroup* group = nullptr;
   const PlanSpec* plan = nullptr;
   OpNumber number = 0;
   std::uint32_t hash = 0;  // of its descriptor

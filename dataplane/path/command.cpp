@@ -24,7 +24,7 @@ unsigned Engine::take_commands(Nanos now) noexcept {
         hold_ops(c, now);
         break;
       case CommandKind::kReleaseHold:
-        if (GroupState* g = group(c.group); g != nullptr) {
+        if (EngineGroup* g = group(c.group); g != nullptr) {
           g->hold_from = ~OpNumber{0};
           start_ready(*g, now);
         }
@@ -68,10 +68,9 @@ void Engine::install_routes(const RouteTable* table, Nanos now) noexcept {
   for (const std::uint32_t side : ours_) {
     LaneSide& s = sides_[side];
     const LaneRoute& r = table->routes[side];
-    s.rate_GBps = r.rate_GBps;
+    if (s.rate_GBps != r.rate_GBps) take_turn(s, r.rate_GBps);
     s.standby_GBps = r.standby_GBps;
     s.fresh = r.seen_event >= s.last_event;
-    s.turn_bytes = 0;
   }
   if (table->link_GBps.size() == link_rate_.size())
     std::copy(table->link_GBps.begin(), table->link_GBps.end(), link_rate_.begin());
@@ -91,13 +90,13 @@ void Engine::install_routes(const RouteTable* table, Nanos now) noexcept {
 
 void Engine::create_group(const GroupSpec* spec, const PlanSpec* plan, Nanos now) {
   if (groups_.size() <= spec->id) groups_.resize(spec->id + std::size_t{1});
-  groups_[spec->id] = std::make_unique<GroupState>();
-  GroupState& g = *groups_[spec->id];
+  groups_[spec->id] = std::make_unique<EngineGroup>();
+  EngineGroup& g = *groups_[spec->id];
   g.running.reserve(options_.active_ops + 1U);
   adopt_members(g, spec, plan, now);
 }
 
-void Engine::adopt_members(GroupState& g, const GroupSpec* spec, const PlanSpec* plan, Nanos now) {
+void Engine::adopt_members(EngineGroup& g, const GroupSpec* spec, const PlanSpec* plan, Nanos now) {
   g.spec = spec;
   g.plans.assign(1, plan);
   g.local.clear();
@@ -137,7 +136,7 @@ bool may_talk(const GroupSpec& spec, Rank x, Rank y) noexcept {
 
 // Slots of one flow and chunks under way at one owner: what the options say, or less where the busiest node of the
 // group has so many flows that a quarter of its slots would not do. Every node computes the same from the same group.
-void Engine::size_windows(GroupState& g) const noexcept {
+void Engine::size_windows(EngineGroup& g) const noexcept {
   const GroupSpec& spec = *g.spec;
   std::size_t most = 1;
   for (NodeId node = 0; node < cluster_.nodes.size(); ++node) {
@@ -155,7 +154,7 @@ void Engine::size_windows(GroupState& g) const noexcept {
   g.active_chunks = std::min(options_.active_chunks, g.slots_per_flow - kAtOnceSlots);
 }
 
-void Engine::add_flows(GroupState& g) {
+void Engine::add_flows(EngineGroup& g) {
   const GroupSpec& spec = *g.spec;
   const std::size_t n = spec.members.size();
   size_windows(g);
@@ -207,7 +206,7 @@ void Engine::add_flows(GroupState& g) {
 
 // New membership after a loss: all ops of the old one have failed; numbering goes on at first_op.
 void Engine::shrink_group(const GroupSpec* spec, const PlanSpec* plan, Nanos now) {
-  GroupState* g = group(spec->id);
+  EngineGroup* g = group(spec->id);
   if (g == nullptr || g->ended) return;
   for (auto& op : g->ops) {
     if (op != nullptr && op->open) fail_op(*op, Status::kNodeLost, kNoId16, kNoId16, false, now);
@@ -236,7 +235,7 @@ void Engine::shrink_group(const GroupSpec* spec, const PlanSpec* plan, Nanos now
 }
 
 void Engine::end_group(const Command& c, Nanos now) noexcept {
-  GroupState* g = group(c.group);
+  EngineGroup* g = group(c.group);
   if (g == nullptr) return;
   g->end_status = static_cast<Status>(c.value);
   g->end_node = c.peer;
@@ -249,7 +248,7 @@ void Engine::end_group(const Command& c, Nanos now) noexcept {
 }
 
 void Engine::install_plan(const PlanSpec* plan, Nanos now) noexcept {
-  GroupState* g = group(plan->group);
+  EngineGroup* g = group(plan->group);
   if (g == nullptr || plan->membership != g->spec->membership) {
     Event e;
     e.kind = EventKind::kPlanReleased;
@@ -279,7 +278,7 @@ void Engine::install_plan(const PlanSpec* plan, Nanos now) noexcept {
 }
 
 void Engine::hold_ops(const Command& c, Nanos now) noexcept {
-  GroupState* g = group(c.group);
+  EngineGroup* g = group(c.group);
   if (g == nullptr) return;
   Event e;
   e.kind = EventKind::kHoldTaken;

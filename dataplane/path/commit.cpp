@@ -30,7 +30,7 @@ void Engine::on_recv(const Completion& c, Nanos now) noexcept {
   slots_.hold(slot);
   if (!accept(c, h, memory + sizeof(h), now)) return free_landed(slot);
   const std::uint32_t word = std::uint32_t{slot} << 16 | slots_.generation(slot);
-  GroupState& g = *groups_[h.group];
+  EngineGroup& g = *groups_[h.group];
   OpState* op = g.find(h.op);
   const bool have = op == nullptr || already_have(*op, h);
   // The token is acknowledged with the slot's number of this landing, before the slot gets its next generation.
@@ -88,7 +88,7 @@ bool Engine::accept(const Completion& c, const ChunkHeader& h, const std::byte* 
     ++counters_[Counter::chunk_stale_rejected];
     return false;
   }
-  GroupState* g = group(h.group);
+  EngineGroup* g = group(h.group);
   if (g == nullptr || g->ended) {
     ++counters_[Counter::chunk_unknown_rejected];
     return false;
@@ -118,7 +118,7 @@ bool Engine::accept(const Completion& c, const ChunkHeader& h, const std::byte* 
 
 // Is this a chunk that the schedule sends here?
 bool Engine::valid_chunk(const OpState& op, const ChunkHeader& h) const noexcept {
-  const GroupState& g = *op.group;
+  const EngineGroup& g = *op.group;
   const std::size_t ranks = g.spec->members.size();
   if (h.chunk >= op.chunks || h.length != op.length(h.chunk) || h.from >= ranks || h.to >= ranks) return false;
   if (g.local_place[h.to] == kNoId16) return false;
@@ -137,7 +137,7 @@ bool Engine::valid_chunk(const OpState& op, const ChunkHeader& h) const noexcept
 }
 
 bool Engine::already_have(const OpState& op, const ChunkHeader& h) const noexcept {
-  const GroupState& g = *op.group;
+  const EngineGroup& g = *op.group;
   switch (static_cast<Step>(h.step)) {
     case Step::kGather: {
       const std::size_t place = g.spec->place_of[h.from];
@@ -154,7 +154,7 @@ bool Engine::already_have(const OpState& op, const ChunkHeader& h) const noexcep
 }
 
 void Engine::commit(OpState& op, const ChunkHeader& h, std::uint32_t slot, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   const std::byte* payload = slots_.memory().slot(slot) + sizeof(ChunkHeader);
   const std::size_t to = g.local_place[h.to];
   switch (static_cast<Step>(h.step)) {

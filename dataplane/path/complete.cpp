@@ -48,7 +48,7 @@ unsigned Engine::deliver_late_results() noexcept {
 }
 
 void Engine::close_op(OpState& op) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   op.open = false;
   g.closed[op.number % kOpWindow] = {op.number, op.hash, op.status, op.lost_node};
   std::erase(g.running, &op);

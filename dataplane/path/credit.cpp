@@ -18,7 +18,7 @@ void Engine::grant_slots(Flow& f, std::uint32_t index, unsigned quota) noexcept 
 }
 
 // All local ranks have entered the op: whoever sends to us may send it now.
-void Engine::grant_op(GroupState& g, OpState& op, Nanos now) noexcept {
+void Engine::grant_op(EngineGroup& g, OpState& op, Nanos now) noexcept {
   for (const std::uint32_t f : g.flows_in) {
     flows_[f].granted_op = op.number;
     send_credit(f, op.number, op.hash, false, now);
@@ -27,7 +27,7 @@ void Engine::grant_op(GroupState& g, OpState& op, Nanos now) noexcept {
 
 void Engine::send_credit(std::uint32_t index, OpNumber granted, std::uint32_t hash, bool all, Nanos now) noexcept {
   Flow& f = flows_[index];
-  const GroupState& g = *groups_[f.group];
+  const EngineGroup& g = *groups_[f.group];
   Signal s = new_signal(SignalKind::kCredit, cluster_.gpus[f.from].node);
   s.group = f.group;
   s.membership = g.spec->membership;
@@ -60,7 +60,7 @@ void Engine::flush_credits(Nanos now) noexcept {
 }
 
 void Engine::on_credit(const Signal& s, Nanos now) noexcept {
-  GroupState* g = group(s.group);
+  EngineGroup* g = group(s.group);
   if (g == nullptr || g->ended || s.membership != g->spec->membership || s.count < 3) return;
   const auto from = static_cast<EndpointId>(s.words[0] >> 16), to = static_cast<EndpointId>(s.words[0]);
   Flow* flow = nullptr;
@@ -95,7 +95,7 @@ void Engine::on_credit(const Signal& s, Nanos now) noexcept {
 }
 
 // Another rank entered op `number`: do we mean the same op?
-void Engine::check_hash(GroupState& g, OpNumber number, std::uint32_t hash, Rank other, Nanos now) noexcept {
+void Engine::check_hash(EngineGroup& g, OpNumber number, std::uint32_t hash, Rank other, Nanos now) noexcept {
   if (OpState* op = g.find(number); op != nullptr) {
     if (op->hash != hash) mismatch(*op, other, now);
     return;
@@ -114,7 +114,7 @@ void Engine::check_hash(GroupState& g, OpNumber number, std::uint32_t hash, Rank
 // A slot for this transfer, if one is left that is not kept for others. Two kinds of chunks must always get through:
 // those that are consumed at once (a few slots are theirs), and the held ones of the oldest op (active_chunks slots).
 RemoteSlot* Engine::free_slot(Flow& f, const Transfer& x) noexcept {
-  const GroupState& g = *x.op->group;
+  const EngineGroup& g = *x.op->group;
   const OpNumber oldest = g.running.empty() ? x.op->number : g.running.front()->number;
   RemoteSlot* found = nullptr;
   unsigned free = 0, by_oldest = 0;

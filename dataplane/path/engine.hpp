@@ -26,7 +26,7 @@
 #include "dataplane/lane/wire.hpp"
 #include "dataplane/loop/poller.hpp"
 #include "dataplane/memory/slots.hpp"
-#include "dataplane/path/group_state.hpp"
+#include "dataplane/path/engine_group.hpp"
 #include "dataplane/path/options.hpp"
 #include "dataplane/path/transfer.hpp"
 
@@ -54,6 +54,8 @@ class Engine final : public Poller {
   unsigned poll(Nanos now) noexcept override;
   Nanos next_time(Nanos now) const noexcept override;
   const Counters& counters() const noexcept { return counters_; }  // owner thread
+  // Owner thread; others ask by kTakeSnapshot. Vectors are filled as far as they have capacity.
+  void fill_snapshot(Snapshot& out, Nanos now) noexcept;
 
  private:
   struct Peer {
@@ -72,8 +74,8 @@ class Engine final : public Poller {
   void enter(const OpRequest& q, Nanos now) noexcept;
   Status check_request(const OpRequest& q) const noexcept;
   void refuse(const OpRequest& q, Status status, NodeId lost = kNoId16) noexcept;
-  OpState& open_op(GroupState& g, const OpRequest& q, Nanos now);
-  void start_ready(GroupState& g, Nanos now) noexcept;
+  OpState& open_op(EngineGroup& g, const OpRequest& q, Nanos now);
+  void start_ready(EngineGroup& g, Nanos now) noexcept;
   void start(OpState& op, Nanos now) noexcept;
   void lay_out(OpState& op);
   // reduce.cpp
@@ -111,14 +113,15 @@ class Engine final : public Poller {
   void mark_dirty(std::uint32_t trunk) noexcept;
   unsigned run_dirty(Nanos now) noexcept;
   bool pump(std::uint32_t trunk, Nanos now) noexcept;
-  bool has_room(const LaneSide& s, Bytes bytes) const noexcept;
-  std::uint32_t choose_side(const Trunk& t, const Transfer& x, Nanos now) noexcept;
-  std::uint32_t choose_by_turn(const Trunk& t, const Transfer& x, bool& live, Nanos now) noexcept;
+  bool has_room(const LaneSide& s, Bytes bytes, GBps rate) const noexcept;
+  std::uint32_t choose_side(const Trunk& t, const Transfer& x) noexcept;
+  std::uint32_t choose_by_turn(const Trunk& t, const Transfer& x, bool& live) noexcept;
   std::uint32_t choose_stand_by(const Trunk& t, const Transfer& x, bool& live) noexcept;
   double cost_ns(const LaneSide& s, Bytes bytes, GBps rate) const noexcept;
   GBps rate_of(const LaneSide& s) const noexcept { return s.fresh ? s.rate_GBps : 0; }
   GBps standby_of(const LaneSide& s) const noexcept;
-  void note_rung(Trunk& t, const LaneSide& s, Nanos now) noexcept;
+  void note_rung(Trunk& t, Nanos now) noexcept;
+  void take_turn(LaneSide& s, GBps rate) noexcept;
   template <typename F>
   void each_hop(const LaneSide& s, F&& f) const noexcept;
   // commit.cpp
@@ -141,12 +144,12 @@ class Engine final : public Poller {
   unsigned deliver_late_results() noexcept;
   // credit.cpp
   void grant_slots(Flow& f, std::uint32_t index, unsigned quota) noexcept;
-  void grant_op(GroupState& g, OpState& op, Nanos now) noexcept;
+  void grant_op(EngineGroup& g, OpState& op, Nanos now) noexcept;
   void send_credit(std::uint32_t flow, OpNumber granted, std::uint32_t hash, bool all, Nanos now) noexcept;
   void flush_credits(Nanos now) noexcept;
   void on_credit(const Signal& s, Nanos now) noexcept;
   RemoteSlot* free_slot(Flow& f, const Transfer& x) noexcept;
-  void check_hash(GroupState& g, OpNumber number, std::uint32_t hash, Rank other, Nanos now) noexcept;
+  void check_hash(EngineGroup& g, OpNumber number, std::uint32_t hash, Rank other, Nanos now) noexcept;
   // stall.cpp
   void tick(Nanos now) noexcept;
   void watch_side(std::uint32_t side, Nanos now) noexcept;
@@ -177,14 +180,13 @@ class Engine final : public Poller {
   void install_routes(const RouteTable* table, Nanos now) noexcept;
   void create_group(const GroupSpec* spec, const PlanSpec* plan, Nanos now);
   void shrink_group(const GroupSpec* spec, const PlanSpec* plan, Nanos now);
-  void adopt_members(GroupState& g, const GroupSpec* spec, const PlanSpec* plan, Nanos now);
-  void add_flows(GroupState& g);
-  void size_windows(GroupState& g) const noexcept;
+  void adopt_members(EngineGroup& g, const GroupSpec* spec, const PlanSpec* plan, Nanos now);
+  void add_flows(EngineGroup& g);
+  void size_windows(EngineGroup& g) const noexcept;
   void end_group(const Command& c, Nanos now) noexcept;
   void install_plan(const PlanSpec* plan, Nanos now) noexcept;
   void hold_ops(const Command& c, Nanos now) noexcept;
   void set_off(LaneId lane, Direction d, bool off, Nanos now) noexcept;
-  void fill_snapshot(Snapshot& out, Nanos now) noexcept;
   // signal.cpp
   unsigned take_signals(Nanos now) noexcept;
   void on_signal(const Completion& c, Nanos now) noexcept;
@@ -201,7 +203,7 @@ class Engine final : public Poller {
   void arm(Nanos t) noexcept { next_tick_ = t < next_tick_ ? t : next_tick_; }
   std::uint32_t side_index(LaneId lane, Direction d) const noexcept { return lane * 2 + static_cast<std::uint32_t>(d); }
   std::uint32_t our_side(LaneId lane, Direction d) const noexcept;  // of a far lane: the side that we send on
-  GroupState* group(GroupId id) noexcept { return id < groups_.size() ? groups_[id].get() : nullptr; }
+  EngineGroup* group(GroupId id) noexcept { return id < groups_.size() ? groups_[id].get() : nullptr; }
   const LaneSpec& spec_of(const LaneSide& s) const noexcept { return cluster_.lanes[s.lane]; }
   std::uint32_t find_trunk(EndpointId from, EndpointId to) const noexcept;
   void build_sides();
@@ -233,7 +235,7 @@ class Engine final : public Poller {
   std::vector<std::uint32_t> ailing_;   // our sides that are not up
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> credits_due_;
-  std::vector<std::unique_ptr<GroupState>> groups_;  // by id
+  std::vector<std::unique_ptr<EngineGroup>> groups_;  // by id
   std::unique_ptr<Peer[]> peers_;
   std::vector<NodeId> acks_due_;
   IndexPool<Transfer> transfers_;

@@ -21,7 +21,7 @@ unsigned Engine::take_requests(Nanos now) noexcept {
 }
 
 Status Engine::check_request(const OpRequest& q) const noexcept {
-  const GroupState* g = q.group < groups_.size() ? groups_[q.group].get() : nullptr;
+  const EngineGroup* g = q.group < groups_.size() ? groups_[q.group].get() : nullptr;
   if (g == nullptr) return Status::kInvalid;
   if (q.rank >= g->local_place.size() || g->local_place[q.rank] == kNoId16) return Status::kInvalid;
   if (q.kind > Collective::kBroadcast || q.redop > RedOp::kAvg || q.dtype > DType::kBF16) return Status::kUnsupported;
@@ -47,7 +47,7 @@ void Engine::refuse(const OpRequest& q, Status status, NodeId lost) noexcept {
 
 void Engine::enter(const OpRequest& q, Nanos now) noexcept {
   if (const Status s = check_request(q); s != Status::kOk) return refuse(q, s);
-  GroupState& g = *groups_[q.group];
+  EngineGroup& g = *groups_[q.group];
   if (g.ended) return refuse(q, g.end_status, g.end_node);
   if (q.number < g.next_start || q.number < g.spec->first_op) {
     const auto& closed = g.closed[q.number % kOpWindow];
@@ -83,7 +83,7 @@ void Engine::enter(const OpRequest& q, Nanos now) noexcept {
   start_ready(g, now);
 }
 
-OpState& Engine::open_op(GroupState& g, const OpRequest& q, Nanos now) {
+OpState& Engine::open_op(EngineGroup& g, const OpRequest& q, Nanos now) {
   auto& owned = g.ops[q.number % kOpWindow];
   if (owned == nullptr) owned = std::make_unique<OpState>();
   OpState& op = *owned;
@@ -110,7 +110,7 @@ OpState& Engine::open_op(GroupState& g, const OpRequest& q, Nanos now) {
   return op;
 }
 
-void Engine::start_ready(GroupState& g, Nanos now) noexcept {
+void Engine::start_ready(EngineGroup& g, Nanos now) noexcept {
   while (g.running.size() < options_.active_ops && !g.ended) {
     const auto& closed = g.closed[g.next_start % kOpWindow];
     OpState* op = g.find(g.next_start);
@@ -128,7 +128,7 @@ void Engine::start_ready(GroupState& g, Nanos now) noexcept {
 }
 
 void Engine::lay_out(OpState& op) {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   const std::size_t m = g.domain_size(), d = g.domains();
   op.plan = g.plan_of(op.number);
   op.chunk_bytes = chunk_bytes_for(op.bytes, *op.plan);
@@ -150,7 +150,7 @@ void Engine::lay_out(OpState& op) {
 }
 
 void Engine::start(OpState& op, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   op.started = true;
   lay_out(op);
   grant_op(g, op, now);

@@ -11,7 +11,7 @@ std::uint32_t Engine::make_transfer(OpState& op, std::uint32_t chunk, Step step,
                                     const std::byte* data) noexcept {
   const std::uint32_t index = transfers_.take();
   LK_CHECK(index != kNoId);  // begin_chunk reserved it
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   Transfer& x = transfers_[index];
   x.op = &op;
   x.chunk = chunk;

@@ -28,10 +28,10 @@ struct EngineOptions {
   // Landing slots granted to one sending rank for one receiving rank. active_chunks of them are kept for the oldest op,
   // so an op that waits for others can never fill the slots that those others need.
   unsigned slots_per_flow = 28;
-  unsigned active_ops = 4;      // ops of one group that move data at once
-  unsigned active_chunks = 16;  // chunks that one owner has under way in one op
-  unsigned transfers = 32768;   // chunk transfers of one engine under way at once
-  unsigned relay_buffers = 64;  // of one neighbour; a relay without one refuses
+  unsigned active_ops = 4;       // ops of one group that move data at once
+  unsigned active_chunks = 16;   // chunks that one owner has under way in one op
+  unsigned transfers = 32768;    // chunk transfers of one engine under way at once
+  unsigned relay_buffers = 512;  // of one neighbour; a relay without one refuses
   Bytes chunk_most_bytes = 4 * kMiB;
   bool payload = true;
 };

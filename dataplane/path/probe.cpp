@@ -107,6 +107,7 @@ void Engine::lane_returned(std::uint32_t side, Nanos now) noexcept {
   std::erase(ailing_, side);
   s.probe_at = s.probe_deadline = kNever;
   s.measured_GBps = 0;
+  take_turn(s, s.rate_GBps);
   s.orphan_reported = false;
   ++counters_[Counter::lane_returned];
   emit_lane(EventKind::kLaneUp, s, Cause::kNone, static_cast<std::uint64_t>(now - s.failed_at), now);

@@ -16,7 +16,7 @@ void Engine::advance_owners(OpState& op, Nanos now) noexcept {
 
 // Begins the next chunks that a local rank owns, as far as the window allows.
 void Engine::advance_owner(OpState& op, std::size_t place, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   const Rank me = g.local[place];
   if (op.advancing) return;  // the loop below goes on
   op.advancing = true;
@@ -34,7 +34,7 @@ void Engine::advance_owner(OpState& op, std::size_t place, Nanos now) noexcept {
 
 // How many of its domain's ranks give an input for the chunk.
 std::size_t Engine::expected_gathers(const OpState& op, std::uint32_t) const noexcept {
-  const GroupState& g = *op.group;
+  const EngineGroup& g = *op.group;
   if (op.kind == Collective::kAllReduce) return g.domain_size();
   return g.spec->domain_of[op.root] == g.domain ? 1 : 0;
 }
@@ -48,7 +48,7 @@ bool Engine::gather_complete(const OpState& op, std::uint32_t chunk) const noexc
 }
 
 bool Engine::begin_chunk(OpState& op, std::size_t place, std::uint32_t chunk, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   const Rank me = g.local[place];
   const bool all = op.kind == Collective::kAllReduce;
   const bool home = op.home[chunk] == g.domain;
@@ -93,7 +93,7 @@ void Engine::take_early_return(OpState& op, std::size_t place, std::uint32_t chu
 
 // Inputs for owners on other nodes of the same NVLink domain: sent in order, a few at a time.
 void Engine::advance_streams(OpState& op) noexcept {
-  const GroupState& g = *op.group;
+  const EngineGroup& g = *op.group;
   if (g.domain_size() == g.local.size()) return;
   for (std::size_t place = 0; place < g.local.size(); ++place) {
     for (const Rank to : g.spec->domains[g.domain].ranks) advance_stream(op, place, to);
@@ -101,7 +101,7 @@ void Engine::advance_streams(OpState& op) noexcept {
 }
 
 void Engine::advance_stream(OpState& op, std::size_t place, Rank to) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   if (!op.open || !op.started || op.status != Status::kOk || g.local_place[to] != kNoId16) return;
   if (g.spec->domain_of[to] != g.domain || (op.kind == Collective::kBroadcast && g.local[place] != op.root)) return;
   std::uint32_t& next = op.next_stream[place * g.domain_size() + g.spec->place_of[to]];
@@ -126,7 +126,7 @@ void Engine::release_slot(std::uint32_t& slot) noexcept {
 }
 
 void Engine::reduce_domain(OpState& op, std::uint32_t chunk, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   const auto& ranks = g.spec->domains[g.domain].ranks;
   const Rank me = g.spec->owner(g.domain, op.column[chunk]);
   const std::size_t place = g.local_place[me];
@@ -170,7 +170,7 @@ void Engine::cross_arrived(OpState& op, std::uint32_t chunk, std::size_t domain,
 
 // At the home domain's owner: all domains' values are in.
 void Engine::reduce_domains(OpState& op, std::uint32_t chunk, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   const Rank me = g.spec->owner(g.domain, op.column[chunk]);
   std::byte* scratch = op.ranks[g.local_place[me]].request.scratch;
   std::byte* own = scratch == nullptr ? nullptr : scratch + op.offset(chunk);
@@ -195,7 +195,7 @@ void Engine::reduce_domains(OpState& op, std::uint32_t chunk, Nanos now) noexcep
 
 // The op's value is in the owner's scratch: to all ranks of the domain.
 void Engine::finish_chunk(OpState& op, std::uint32_t chunk, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   const Rank me = g.spec->owner(g.domain, op.column[chunk]);
   const std::size_t local = g.local_place[me];
   const std::byte* scratch = op.ranks[local].request.scratch;
@@ -224,7 +224,7 @@ void Engine::place(OpState& op, std::uint32_t chunk, std::size_t local_place, co
 }
 
 void Engine::spread_done(OpState& op, std::uint32_t chunk, Nanos now) noexcept {
-  GroupState& g = *op.group;
+  EngineGroup& g = *op.group;
   op.phase[chunk] = ChunkPhase::kSpread;
   const std::size_t place = g.local_place[g.spec->owner(g.domain, op.column[chunk])];
   --op.active[place];

@@ -120,7 +120,7 @@ void Engine::handle_signal(const Signal& s, Nanos now) noexcept {
 }
 
 void Engine::send_abort(const OpState& op, Nanos now) noexcept {
-  const GroupState& g = *op.group;
+  const EngineGroup& g = *op.group;
   for (const NodeId n : g.nodes) {
     Signal s = new_signal(SignalKind::kAbort, n);
     s.group = g.spec->id;
@@ -136,7 +136,7 @@ void Engine::send_abort(const OpState& op, Nanos now) noexcept {
 }
 
 void Engine::on_abort(const Signal& s, Nanos now) noexcept {
-  GroupState* g = group(s.group);
+  EngineGroup* g = group(s.group);
   if (g == nullptr || g->ended || s.membership != g->spec->membership || s.count < 5) return;
   const auto status = static_cast<Status>(s.words[1]);
   const auto lost = static_cast<NodeId>(s.words[4]);

@@ -1,4 +1,4 @@
-// GroupState: a group at one node: its members and plans, its ops by number, and what is remembered of closed ones.
+// EngineGroup: a group at one node: its members and plans, its ops by number, and what is remembered of closed ones.
 // Owner: the engine's reactor; the specs are control's, lent until given back by event.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace lk {
 
 inline constexpr unsigned kOpWindow = 64;  // ops of a group that may be entered and not closed
 
-struct GroupState {
+struct EngineGroup {
   const GroupSpec* spec = nullptr;
   std::vector<const PlanSpec*> plans;                   // by from_op; the last with from_op ≤ number is an op's plan
   std::uint16_t domain = 0;                             // of this node's ranks
