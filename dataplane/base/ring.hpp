@@ -1,6 +1,8 @@
 // Ring: a bounded queue of values between two cores, over DPDK's rte_ring (elements by value, on memory of our own, so
 // it works with and without EAL). A full ring is a result that the caller handles: push never waits.
-// Owner: one pushing thread (or several with kMulti), one popping thread.
+// Owner: one pushing thread (or several with kMulti), one popping thread. With several nobody waits for one that lost
+// its core in the middle of a push: what comes after that element is seen when it is through, and its pusher wakes the
+// popping side then as all do.
 #pragma once
 
 #include <rte_ring.h>
@@ -30,8 +32,12 @@ class Ring {
     void* memory = bytes > 0 ? std::aligned_alloc(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64) : nullptr;
     if (memory == nullptr) throw SystemError("ring: no memory for the elements");
     ring_.reset(static_cast<rte_ring*>(memory));
-    const unsigned flags = RING_F_SC_DEQ | (producers == RingProducers::kSingle ? RING_F_SP_ENQ : 0U);
-    if (rte_ring_init(ring_.get(), "lk", slots, flags) != 0) throw SystemError("rte_ring_init: refused");
+    const bool several = producers == RingProducers::kMulti;
+    const unsigned flags = RING_F_SC_DEQ | (several ? RING_F_MP_RTS_ENQ : RING_F_SP_ENQ);
+    if (rte_ring_init(ring_.get(), "lk", slots, flags) != 0 ||
+        (several && rte_ring_set_prod_htd_max(ring_.get(), rte_ring_get_capacity(ring_.get())) != 0)) {
+      throw SystemError("rte_ring_init: refused");
+    }
   }
 
   bool push(const T& value) noexcept { return rte_ring_enqueue_elem(ring_.get(), const_cast<T*>(&value), sizeof(T)) == 0; }
