@@ -107,6 +107,29 @@ BOOST_AUTO_TEST_CASE(a_node_that_does_not_answer_ends_the_round_and_it_is_tried_
   BOOST_TEST(world.wrong() == "");
 }
 
+// The commit does not reach n1: it must go on holding, and learn from n2 how it ended.
+BOOST_AUTO_TEST_CASE(a_node_in_doubt_holds_and_asks_the_others) {
+  const lk::ClusterSpec cluster = small_cluster(3);
+  World world(cluster, 6);
+  world.faults.most_delay_ns = 5 * kMilli;
+  const lk::GroupId id = running_group(world);
+  degrade(world, 1, 0, 0.25);
+  const auto in_doubt = [&] { return world.plane(1).group(id)->round.phase == lk::PlanPhase::kInDoubt; };
+  BOOST_REQUIRE(world.run_until(in_doubt, 2 * kSecond));
+  world.cut_one_way(0, 1);
+  world.run(900 * kMilli);
+  BOOST_REQUIRE(world.plane(2).group(id)->plan.version > 1);
+  BOOST_TEST(in_doubt());
+  BOOST_TEST(world.engine(1).groups.at(id).started < world.plane(2).group(id)->plan.from_op);
+  world.run(500 * kMilli);
+  BOOST_TEST(world.plane(1).group(id)->plan.version == world.plane(2).group(id)->plan.version);
+  world.cut_one_way(0, 1, false);
+  world.run(kSecond);
+  BOOST_TEST(world.plane(1).group(id)->spec.membership == 1);
+  BOOST_TEST(world.engine(1).groups.at(id).started > world.plane(1).group(id)->plan.from_op);
+  BOOST_TEST(world.wrong() == "");
+}
+
 BOOST_AUTO_TEST_CASE(a_small_change_is_not_worth_a_plan) {
   const lk::ClusterSpec cluster = small_cluster(3);
   World world(cluster, 4);
