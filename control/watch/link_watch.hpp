@@ -1,8 +1,8 @@
 // LinkWatch: what a monitor knows of one link of this node now: its signalled rate, its state, its error counters.
-// Implementations belong to the agent (loopback: the emulated ports; later NVML, sysfs and verbs). Called by the control
-// thread every reading interval, for own links only; it must not block and does not fail: what cannot be read is
-// kUnknown, and nothing follows from it.
-// Fractions are of LinkSpec::nominal_GBps, by Direction: signalled width × speed, 1 for a whole link.
+// Implementations belong to the agent (loopback: the emulated ports; later NVML, sysfs and verbs). Called by the
+// control thread every reading interval, for own links only; it must not block and does not fail: what cannot be read
+// is kUnknown, and nothing follows from it. Fractions are of LinkSpec::nominal_GBps, by Direction: signalled width ×
+// speed, 1 for a whole link.
 #pragma once
 
 #include <array>

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "control/plane.hpp"
@@ -134,7 +135,9 @@ class World {
     std::uint64_t uuid;
     std::uint16_t membership;
     OpNumber op;
-    auto operator<=>(const OpKey&) const = default;
+    bool operator<(const OpKey& other) const noexcept {
+      return std::tie(uuid, membership, op) < std::tie(other.uuid, other.membership, other.op);
+    }
   };
   std::map<OpKey, std::uint32_t> version_of_;
   std::map<OpKey, std::set<NodeId>> started_;
