@@ -99,7 +99,7 @@ void SimRun::enter(RankState& r, Rank rank) {
   q.number = spec_.first_op + (i - base_);
   q.count = op.count;
   q.cookie = i;
-  q.session = spec_.membership;
+  q.session = q.membership = spec_.membership;
   q.group = group_;
   q.rank = rank;
   q.root = static_cast<Rank>(op.root % spec_.members.size());

@@ -29,7 +29,8 @@ struct OpRequest {
   std::uint32_t session = 0;
   GroupId group = 0;
   Rank rank = 0;
-  Rank root = 0;  // broadcast
+  Rank root = 0;                 // broadcast
+  std::uint16_t membership = 0;  // of the group, as the caller knows it: after a loss the op is refused; 0: any
   Collective kind{};
   RedOp redop{};
   DType dtype{};

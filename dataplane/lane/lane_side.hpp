@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "dataplane/api/cluster.hpp"
 #include "dataplane/api/event.hpp"
@@ -22,6 +23,8 @@
 namespace lk {
 
 inline constexpr unsigned kLaneRequests = 40;  // requests of one side not settled; a Fence names them all
+
+inline constexpr std::uint32_t kSilentSignals = 32;  // so many without an answer: the lane may be swallowing them
 
 struct LaneSide {
   LaneId lane = kNoId;
@@ -44,7 +47,7 @@ struct LaneSide {
   std::uint64_t last_event = 0;
   bool fresh = true;
 
-  double turn_bytes = 0;        // posted since the table came, what its weight has had of its turn
+  double turn_bytes = 0;  // posted since the table came, what its weight has had of its turn
 
   std::uint32_t epoch = 1;
   Bytes queued_bytes = 0;  // payload of requests that are not settled
@@ -52,6 +55,7 @@ struct LaneSide {
   std::uint32_t head = kNoId, tail = kNoId;  // requests in the order of their posting
   Nanos progress_at = 0;                     // last time that a chunk of this side moved, or the queue began
   GBps measured_GBps = 0;                    // moving average while busy
+  std::uint32_t unanswered = 0;  // small messages sent since something was last heard or acknowledged over this lane
 
   // Failure and return.
   Nanos failed_at = 0, stalled_at = 0;
@@ -62,6 +66,7 @@ struct LaneSide {
   std::array<std::uint32_t, kLaneRequests> fence_slots{};  // (slot << 16) | generation, in quarantine
   std::array<std::uint64_t, kLaneRequests> fence_tokens{};
   unsigned fence_count = 0;
+  std::vector<std::uint32_t> unlanded;  // inside the node: slots of settled requests that may still be written
   Nanos probe_at = kNever;
   Nanos probe_wait_ns = 0;
   Nanos probe_deadline = kNever;

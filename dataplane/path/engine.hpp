@@ -107,6 +107,7 @@ class Engine final : public Poller {
   void retire(std::uint32_t transfer, Nanos now) noexcept;
   void settle(std::uint32_t request, Nanos now) noexcept;
   void settle_reaped(std::uint32_t transfer, Nanos now) noexcept;
+  void free_unlanded(std::uint32_t word) noexcept;
   void free_transfer_if_done(std::uint32_t transfer) noexcept;
   void on_ack(const Signal& s, Nanos now) noexcept;
   // route.cpp
@@ -193,6 +194,7 @@ class Engine final : public Poller {
   void handle_signal(const Signal& s, Nanos now) noexcept;
   bool hear(NodeId node, Incarnation incarnation, Nanos now) noexcept;
   Signal new_signal(SignalKind kind, NodeId to) const noexcept;
+  std::uint32_t signal_side(const Peer& p, std::uint32_t avoid_lane) const noexcept;
   void send_signal(Signal& s, Nanos now, std::uint32_t avoid_lane = kNoId) noexcept;
   void send_abort(const OpState& op, Nanos now) noexcept;
   void on_abort(const Signal& s, Nanos now) noexcept;

@@ -23,7 +23,11 @@ void Engine::fail_side(std::uint32_t side, Cause cause, Nanos now) noexcept {
   if (!was_probing) emit_lane(EventKind::kLaneDown, s, cause, 0, now);
   take_orphans(side, cause, now);
   mark_dirty(s.trunk);
-  if (!s.far) return schedule_probe(s, now);
+  if (!s.far) {
+    for (const std::uint32_t word : s.unlanded) free_unlanded(word);
+    s.unlanded.clear();
+    return schedule_probe(s, now);
+  }
   Event e;
   e.kind = EventKind::kFenceStarted;
   e.lane = s.lane;

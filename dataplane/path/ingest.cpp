@@ -23,6 +23,7 @@ unsigned Engine::take_requests(Nanos now) noexcept {
 Status Engine::check_request(const OpRequest& q) const noexcept {
   const EngineGroup* g = q.group < groups_.size() ? groups_[q.group].get() : nullptr;
   if (g == nullptr) return Status::kInvalid;
+  if (q.membership != 0 && q.membership != g->spec->membership) return Status::kNodeLost;  // it has shrunk since
   if (q.rank >= g->local_place.size() || g->local_place[q.rank] == kNoId16) return Status::kInvalid;
   if (q.kind > Collective::kBroadcast || q.redop > RedOp::kAvg || q.dtype > DType::kBF16) return Status::kUnsupported;
   if (q.kind == Collective::kBroadcast && q.root >= g->spec->members.size()) return Status::kInvalid;
@@ -46,6 +47,11 @@ void Engine::refuse(const OpRequest& q, Status status, NodeId lost) noexcept {
 }
 
 void Engine::enter(const OpRequest& q, Nanos now) noexcept {
+  const EngineGroup* known = group(q.group);
+  if (known != nullptr && !known->ended && q.membership > known->spec->membership) {
+    deferred_.push_back(q);  // the client has heard of the new membership before us
+    return;
+  }
   if (const Status s = check_request(q); s != Status::kOk) return refuse(q, s);
   EngineGroup& g = *groups_[q.group];
   if (g.ended) return refuse(q, g.end_status, g.end_node);

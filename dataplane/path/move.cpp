@@ -237,6 +237,7 @@ void Engine::on_send_done(const Completion& c, Nanos now) noexcept {
 void Engine::progress(LaneSide& s, const Request& r, Nanos now) noexcept {
   const Nanos busy = now - std::max(r.posted_at, s.progress_at);
   s.progress_at = now;
+  s.unanswered = 0;
   s.sent_bytes += r.bytes;
   counters_[Counter::payload_sent_bytes] += r.bytes;
   if (busy > 0) {
@@ -309,10 +310,13 @@ void Engine::settle(std::uint32_t ri, Nanos) noexcept {
     std::erase(busy_, r.side);
     s.orphan_reported = s.state == LaneState::kUp ? false : s.orphan_reported;
   }
-  // A slot of our own (a message lane inside the node) that nothing landed in is free again.
-  if (!s.far && r.slot != kNoId && slots_.state(r.slot >> 16) == SlotState::kGranted &&
-      slots_.generation(r.slot >> 16) == (r.slot & 0xffff)) {
-    slots_.give_back(r.slot >> 16);
+  // A slot of our own (a message lane inside the node) that nothing landed in: while the lane is not reset something
+  // still may, however late.
+  if (!s.far && r.slot != kNoId) {
+    if (s.state == LaneState::kDown || s.state == LaneState::kProbing)
+      free_unlanded(r.slot);
+    else
+      s.unlanded.push_back(r.slot);
   }
   Transfer& x = transfers_[r.transfer];
   std::replace(x.request, x.request + kMostPosts, ri, kNoId);
@@ -322,6 +326,11 @@ void Engine::settle(std::uint32_t ri, Nanos) noexcept {
   mark_dirty(s.trunk);
   for (const std::uint32_t t : starved_) mark_dirty(t);
   starved_.clear();
+}
+
+void Engine::free_unlanded(std::uint32_t word) noexcept {
+  const std::uint32_t slot = word >> 16;
+  if (slots_.state(slot) == SlotState::kGranted && slots_.generation(slot) == (word & 0xffff)) slots_.give_back(slot);
 }
 
 void Engine::free_transfer_if_done(std::uint32_t index) noexcept {

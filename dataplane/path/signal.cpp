@@ -15,16 +15,34 @@ Signal Engine::new_signal(SignalKind kind, NodeId to) const noexcept {
   return s;
 }
 
-void Engine::send_signal(Signal& s, Nanos now, std::uint32_t avoid_lane) noexcept {
-  Peer& p = peers_[s.to];
-  if (p.dead) return;
+// The lane for a small message: the best rung whose lane is not suspect of swallowing them. A lane that has taken many
+// and over which nothing was heard or acknowledged since is passed over, whatever its state says.
+std::uint32_t Engine::signal_side(const Peer& p, std::uint32_t avoid_lane) const noexcept {
+  std::uint32_t best = kNoId;
   for (const std::uint32_t side : p.sides) {
     const LaneSide& l = sides_[side];
     if (l.state != LaneState::kUp || l.lane == avoid_lane) continue;
-    if (wire_.signal(l.lane, l.direction, l.epoch, s, now) == Status::kOk) {
-      ++counters_[Counter::signal_sent];
-      return;
+    if (l.unanswered < kSilentSignals) return side;
+    if (best == kNoId || l.unanswered < sides_[best].unanswered) best = side;
+  }
+  return best;
+}
+
+void Engine::send_signal(Signal& s, Nanos now, std::uint32_t avoid_lane) noexcept {
+  Peer& p = peers_[s.to];
+  if (p.dead) return;
+  for (unsigned tries = 0; tries < 4; ++tries) {
+    const std::uint32_t side = signal_side(p, avoid_lane);
+    if (side == kNoId) break;
+    LaneSide& l = sides_[side];
+    const bool doubtful = l.unanswered >= kSilentSignals;
+    ++l.unanswered;
+    if (wire_.signal(l.lane, l.direction, l.epoch, s, now) != Status::kOk) {
+      l.unanswered += kSilentSignals;
+      continue;
     }
+    ++counters_[Counter::signal_sent];
+    if (!doubtful) return;  // else over the next one, and the control channel, too: what is said twice does no harm
   }
   if (!signals_out_.push(s)) ++counters_[Counter::signal_lost];
 }
@@ -56,6 +74,7 @@ unsigned Engine::take_signals(Nanos now) noexcept {
 void Engine::on_signal(const Completion& c, Nanos now) noexcept {
   const std::uint32_t side = our_side(c.lane, c.direction);
   LaneSide& s = sides_[side];
+  s.unanswered = 0;
   if (c.signal.kind == SignalKind::kProbeEcho || c.signal.kind == SignalKind::kProbeBack) {
     if (!s.far || hear(c.signal.from, c.signal.incarnation, now)) on_echo(c, now);
     return;

@@ -135,6 +135,13 @@ void Engine::heartbeat(Nanos now) noexcept {
     s.count = 1;
     s.words[0] = turn_;
     send_signal(s, now);
+    // And over one more lane, another one each time: whether a node lives must not hang on the lane that is best.
+    if (!p.sides.empty()) {
+      const LaneSide& l = sides_[p.sides[static_cast<std::size_t>(now / options_.heartbeat_ns) % p.sides.size()]];
+      if (l.state == LaneState::kUp) static_cast<void>(wire_.signal(l.lane, l.direction, l.epoch, s, now));
+      const LaneSide& last = sides_[p.sides.back()];
+      if (last.state == LaneState::kUp) static_cast<void>(wire_.signal(last.lane, last.direction, last.epoch, s, now));
+    }
   }
   // Credits and acknowledgements may have been lost with a lane: tell the grants of running groups again.
   for (auto& g : groups_) {
