@@ -24,7 +24,8 @@ namespace lk {
 
 inline constexpr unsigned kLaneRequests = 40;  // requests of one side not settled; a Fence names them all
 
-inline constexpr std::uint32_t kSilentSignals = 32;  // so many without an answer: the lane may be swallowing them
+inline constexpr std::uint32_t kSilentSignals = 8;  // so many without proof: the lane may be swallowing them
+inline constexpr Nanos kProofLasts = 150 * kMilli;
 
 struct LaneSide {
   LaneId lane = kNoId;
@@ -55,7 +56,12 @@ struct LaneSide {
   std::uint32_t head = kNoId, tail = kNoId;  // requests in the order of their posting
   Nanos progress_at = 0;                     // last time that a chunk of this side moved, or the queue began
   GBps measured_GBps = 0;                    // moving average while busy
-  std::uint32_t unanswered = 0;  // small messages sent since something was last heard or acknowledged over this lane
+  // Proof that what we send over this lane arrives: acknowledged chunks, and the other end's count of our small
+  // messages.
+  Nanos proved_at = -kSecond;
+  std::uint32_t unanswered = 0;      // small messages sent since
+  std::uint32_t signals_heard = 0;   // small messages that came over it
+  std::uint32_t signals_echoed = 0;  // of ours, as the other end last told
 
   // Failure and return.
   Nanos failed_at = 0, stalled_at = 0;

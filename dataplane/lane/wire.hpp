@@ -67,7 +67,7 @@ struct Signal {
   std::uint32_t epoch = 0;
   std::uint16_t membership = 0;
   std::uint16_t unused = 0;
-  std::uint32_t unused2 = 0;
+  std::uint32_t heard = 0;  // small messages that the sender has received over the lane that this one takes
   Incarnation incarnation = 0;
   std::uint64_t words[kSignalWords] = {};
 };

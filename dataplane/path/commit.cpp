@@ -24,7 +24,6 @@ void Engine::on_recv(const Completion& c, Nanos now) noexcept {
     emit(e, now);
     return;
   }
-  s.unanswered = 0;
   const std::byte* memory = slots_.memory().slot(slot);
   ChunkHeader h;
   std::memcpy(&h, memory, sizeof(h));

@@ -194,7 +194,8 @@ class Engine final : public Poller {
   void handle_signal(const Signal& s, Nanos now) noexcept;
   bool hear(NodeId node, Incarnation incarnation, Nanos now) noexcept;
   Signal new_signal(SignalKind kind, NodeId to) const noexcept;
-  std::uint32_t signal_side(const Peer& p, std::uint32_t avoid_lane) const noexcept;
+  std::uint32_t signal_side(const Peer& p, std::uint32_t avoid_lane, Nanos now) const noexcept;
+  bool signal_over(LaneSide& l, Signal& s, Nanos now) noexcept;
   void send_signal(Signal& s, Nanos now, std::uint32_t avoid_lane = kNoId) noexcept;
   void send_abort(const OpState& op, Nanos now) noexcept;
   void on_abort(const Signal& s, Nanos now) noexcept;

@@ -238,6 +238,7 @@ void Engine::progress(LaneSide& s, const Request& r, Nanos now) noexcept {
   const Nanos busy = now - std::max(r.posted_at, s.progress_at);
   s.progress_at = now;
   s.unanswered = 0;
+  s.proved_at = now;
   s.sent_bytes += r.bytes;
   counters_[Counter::payload_sent_bytes] += r.bytes;
   if (busy > 0) {
@@ -308,7 +309,8 @@ void Engine::settle(std::uint32_t ri, Nanos) noexcept {
   each_hop(s, [&](std::size_t hop) { link_queued_[hop] -= r.bytes; });
   if (s.head == kNoId) {
     std::erase(busy_, r.side);
-    s.orphan_reported = s.state == LaneState::kUp ? false : s.orphan_reported;
+    if (s.state == LaneState::kUp) s.orphan_reported = false;
+    if (s.state == LaneState::kStalled) arm(0);
   }
   // A slot of our own (a message lane inside the node) that nothing landed in: while the lane is not reset something
   // still may, however late.

@@ -107,6 +107,8 @@ void Engine::lane_returned(std::uint32_t side, Nanos now) noexcept {
   std::erase(ailing_, side);
   s.probe_at = s.probe_deadline = kNever;
   s.measured_GBps = 0;
+  s.unanswered = s.signals_heard = s.signals_echoed = 0;
+  s.proved_at = now;
   take_turn(s, s.rate_GBps);
   s.orphan_reported = false;
   ++counters_[Counter::lane_returned];

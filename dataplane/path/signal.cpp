@@ -15,32 +15,38 @@ Signal Engine::new_signal(SignalKind kind, NodeId to) const noexcept {
   return s;
 }
 
-// The lane for a small message: the best rung whose lane is not suspect of swallowing them. A lane that has taken many
-// and over which nothing was heard or acknowledged since is passed over, whatever its state says.
-std::uint32_t Engine::signal_side(const Peer& p, std::uint32_t avoid_lane) const noexcept {
-  std::uint32_t best = kNoId;
+// The lane for a small message: the best rung over which something of ours was lately proved to arrive; else one that
+// has not swallowed many yet; else (doubtful) the one that has swallowed least. That a lane brings us things proves
+// nothing about the other direction.
+std::uint32_t Engine::signal_side(const Peer& p, std::uint32_t avoid_lane, Nanos now) const noexcept {
+  std::uint32_t untried = kNoId, least = kNoId;
   for (const std::uint32_t side : p.sides) {
     const LaneSide& l = sides_[side];
     if (l.state != LaneState::kUp || l.lane == avoid_lane) continue;
-    if (l.unanswered < kSilentSignals) return side;
-    if (best == kNoId || l.unanswered < sides_[best].unanswered) best = side;
+    if (now - l.proved_at <= kProofLasts && l.unanswered < 16 * kSilentSignals) return side;
+    if (untried == kNoId && l.unanswered < kSilentSignals) untried = side;
+    if (least == kNoId || l.unanswered < sides_[least].unanswered) least = side;
   }
-  return best;
+  return untried != kNoId ? untried : least;
+}
+
+bool Engine::signal_over(LaneSide& l, Signal& s, Nanos now) noexcept {
+  ++l.unanswered;
+  s.heard = l.signals_heard;
+  if (wire_.signal(l.lane, l.direction, l.epoch, s, now) == Status::kOk) return true;
+  l.unanswered += kSilentSignals;
+  return false;
 }
 
 void Engine::send_signal(Signal& s, Nanos now, std::uint32_t avoid_lane) noexcept {
   Peer& p = peers_[s.to];
   if (p.dead) return;
   for (unsigned tries = 0; tries < 4; ++tries) {
-    const std::uint32_t side = signal_side(p, avoid_lane);
+    const std::uint32_t side = signal_side(p, avoid_lane, now);
     if (side == kNoId) break;
     LaneSide& l = sides_[side];
-    const bool doubtful = l.unanswered >= kSilentSignals;
-    ++l.unanswered;
-    if (wire_.signal(l.lane, l.direction, l.epoch, s, now) != Status::kOk) {
-      l.unanswered += kSilentSignals;
-      continue;
-    }
+    const bool proved = now - l.proved_at <= kProofLasts, doubtful = !proved && l.unanswered >= kSilentSignals;
+    if (!signal_over(l, s, now)) continue;
     ++counters_[Counter::signal_sent];
     if (!doubtful) return;  // else over the next one, and the control channel, too: what is said twice does no harm
   }
@@ -74,7 +80,14 @@ unsigned Engine::take_signals(Nanos now) noexcept {
 void Engine::on_signal(const Completion& c, Nanos now) noexcept {
   const std::uint32_t side = our_side(c.lane, c.direction);
   LaneSide& s = sides_[side];
-  s.unanswered = 0;
+  if (s.epoch == c.epoch) {
+    ++s.signals_heard;
+    if (static_cast<std::int32_t>(c.signal.heard - s.signals_echoed) > 0) {
+      s.signals_echoed = c.signal.heard;
+      s.unanswered = 0;
+      s.proved_at = now;
+    }
+  }
   if (c.signal.kind == SignalKind::kProbeEcho || c.signal.kind == SignalKind::kProbeBack) {
     if (!s.far || hear(c.signal.from, c.signal.incarnation, now)) on_echo(c, now);
     return;

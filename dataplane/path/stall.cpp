@@ -21,6 +21,16 @@ void Engine::tick(Nanos now) noexcept {
       if (now >= s.probe_at) send_probe(side, now);
       if (s.state == LaneState::kDown) arm(s.probe_at);
     }
+    if (s.state == LaneState::kStalled && s.head == kNoId) {
+      // All of it got through another way: the suspicion is proved, unless there was no other way.
+      if (other_live(s)) {
+        fail_side(side, Cause::kStall, now);
+      } else {
+        s.state = LaneState::kUp;
+        std::erase(ailing_, side);
+        mark_dirty(s.trunk);
+      }
+    }
     if (s.state == LaneState::kProbing) {
       if (now >= s.probe_deadline)
         probe_failed(side, now);
@@ -137,10 +147,10 @@ void Engine::heartbeat(Nanos now) noexcept {
     send_signal(s, now);
     // And over one more lane, another one each time: whether a node lives must not hang on the lane that is best.
     if (!p.sides.empty()) {
-      const LaneSide& l = sides_[p.sides[static_cast<std::size_t>(now / options_.heartbeat_ns) % p.sides.size()]];
-      if (l.state == LaneState::kUp) static_cast<void>(wire_.signal(l.lane, l.direction, l.epoch, s, now));
-      const LaneSide& last = sides_[p.sides.back()];
-      if (last.state == LaneState::kUp) static_cast<void>(wire_.signal(last.lane, last.direction, last.epoch, s, now));
+      LaneSide& l = sides_[p.sides[static_cast<std::size_t>(now / options_.heartbeat_ns) % p.sides.size()]];
+      if (l.state == LaneState::kUp) static_cast<void>(signal_over(l, s, now));
+      LaneSide& last = sides_[p.sides.back()];
+      if (last.state == LaneState::kUp) static_cast<void>(signal_over(last, s, now));
     }
   }
   // Credits and acknowledgements may have been lost with a lane: tell the grants of running groups again.
