@@ -63,6 +63,13 @@ const GroupRecord* SimRun::record() const {
   return best;
 }
 
+// A group that ended takes them too: they come back with its status.
+bool SimRun::takes_ops(NodeId n) {
+  const GroupRecord* g = sim_.node(n).plane->group(group_);
+  if (g == nullptr || g->state == GroupState::kEnded) return true;
+  return g->state == GroupState::kReady && g->spec.membership == spec_.membership;
+}
+
 void SimRun::release_faults() {
   released_ = true;
   report_.fault_at = sim_.now();
@@ -130,7 +137,7 @@ void SimRun::enter_ready() {
   for (Rank rank = 0; rank < first_rank_.size(); ++rank) {
     RankState& r = ranks_[first_rank_[rank]];
     const NodeId node = sim_.cluster().gpus[r.endpoint].node;
-    if (r.gone || r.failing || sim_.node(node).killed) continue;
+    if (r.gone || r.failing || sim_.node(node).killed || !takes_ops(node)) continue;
     while (r.next < job_.ops.size() && r.next < r.returned + job_.depth) {
       const Nanos gap = job_.ops[r.next].gap_ns;
       if (gap > 0 && r.next > 0) {

@@ -73,6 +73,7 @@ class SimRun {
   bool done() const;
   void fail(const std::string& why);
   const GroupRecord* record() const;
+  bool takes_ops(NodeId node);  // its engine has the membership that the ranks follow
   std::size_t alive() const;
 
   SimJob job_;

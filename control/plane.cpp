@@ -51,6 +51,7 @@ void ControlPlane::receive(const PeerMessage& message, Nanos now) { peers_.recei
 
 // Events first: what failed is in the routes of this same turn.
 void ControlPlane::tick(Nanos now) {
+  ticked_at_ = now;
   PeerMessage message;
   while (rings_.peer_in.pop(message)) peers_.receive(message, now, true);
   take_events(now);
@@ -88,6 +89,12 @@ Nanos ControlPlane::next_time(Nanos now) const noexcept {
   return std::max(next, now);
 }
 
+// The engine says that it has a smaller membership before any result of it.
+void ControlPlane::note_result(const OpResult& result) {
+  take_events(ticked_at_);
+  groups_.note_result(result);
+}
+
 void ControlPlane::take_events(Nanos now) {
   Event event;
   while (rings_.events.pop(event)) take_event(event, now);
@@ -118,9 +125,12 @@ void ControlPlane::take_event(const Event& event, Nanos now) {
     case EventKind::kPeerRestarted:
       peers_.heard_incarnation(event.peer, event.value, now);
       break;
+    case EventKind::kGroupReleased:
+      membership_.engine_shrunk(event.group);
+      engine_.take_back(event.pointer);
+      break;
     case EventKind::kPlanReleased:
     case EventKind::kRoutesReleased:
-    case EventKind::kGroupReleased:
       engine_.take_back(event.pointer);
       break;
     case EventKind::kSnapshotReady:

@@ -40,8 +40,8 @@ class ControlPlane final : private PlanSource {
 
   void tick(Nanos now);
   Nanos next_time(Nanos now) const noexcept;
-  void receive(const PeerMessage& message, Nanos now);                       // over the control channel
-  void note_result(const OpResult& result) { groups_.note_result(result); }  // of every op of a local rank
+  void receive(const PeerMessage& message, Nanos now);  // over the control channel
+  void note_result(const OpResult& result);             // of every op of a local rank
 
   // Groups. create_group() returns at once; the group is ready, or ended with an error, some ticks later.
   GroupId create_group(const std::string& name, std::span<const EndpointId> members, const GroupOptions& options,
@@ -133,6 +133,7 @@ class ControlPlane final : private PlanSource {
   std::uint64_t groups_seen_ = 0;
   std::map<GroupId, std::uint64_t> plan_checked_;  // by group: version of the view
   Nanos next_reading_ = 0;
+  Nanos ticked_at_ = 0;
   std::array<Snapshot, 2> snapshots_;
   unsigned shown_ = 0;
   bool have_snapshot_ = false, snapshot_lent_ = false;

@@ -24,7 +24,7 @@ enum class GroupState : std::uint8_t {
   kOffered,     // accepted, not yet installed
   kInstalling,  // here: all accepted, some have not installed
   kInstalled,   // the engine has it; not everybody's engine has
-  kReady,       // ops may be entered
+  kReady,       // ops may be entered: the engine has this membership
   kEnded,
 };
 
@@ -83,7 +83,8 @@ struct GroupRecord {
   std::vector<NodeId> awaited;  // creation: who has not answered
   Nanos deadline = kNever;      // creation
   Status end_status = Status::kOk;
-  std::string error;  // why it ended
+  std::string error;       // why it ended
+  unsigned shrinking = 0;  // smaller memberships that the engine has not taken over yet
   std::map<Rank, RankProgress> progress;
   PlanRound round;
   ShrinkRound shrink;

@@ -246,7 +246,8 @@ bool GroupTable::take(NodeId from, const Record& record, Nanos now) {
       context_.peers.send(from, RecordKind::kGroupInstalled, about(group->spec).bytes());
       break;
     case RecordKind::kGroupReady:
-      if (by_creator && group->state == GroupState::kInstalled) group->state = GroupState::kReady;
+      if (by_creator && group->state == GroupState::kInstalled && group->shrinking == 0)
+        group->state = GroupState::kReady;
       break;
     default: {
       const auto status = static_cast<Status>(in.get<std::uint8_t>());
@@ -293,7 +294,8 @@ void GroupTable::end(GroupRecord& group, Status status, NodeId lost, const std::
 
 void GroupTable::note_result(const OpResult& result) {
   GroupRecord* group = find(result.group);
-  if (group == nullptr || result.status != Status::kOk) return;
+  // Between a commit and the engine's taking it over only results of the old membership can come.
+  if (group == nullptr || result.status != Status::kOk || group->shrinking > 0) return;
   const auto it = group->progress.find(result.rank);
   if (it == group->progress.end() || result.number <= it->second.done) return;
   RankProgress& progress = it->second;

@@ -29,6 +29,12 @@ void Membership::node_lost(NodeId node, Nanos now) {
   }
 }
 
+void Membership::engine_shrunk(GroupId id) {
+  GroupRecord* group = groups_.find(id);
+  if (group == nullptr || group->shrinking == 0 || --group->shrinking > 0) return;
+  if (group->state == GroupState::kInstalled) group->state = GroupState::kReady;
+}
+
 bool Membership::may_go_on(const GroupRecord& group) const {
   std::size_t left = 0;
   for (const EndpointId gpu : group.spec.members)
@@ -178,7 +184,8 @@ void Membership::adopt(GroupRecord& group, const GroupSpec& spec, const PlanSpec
   const std::size_t before = group.spec.members.size();
   group.spec = spec;
   group.plan = plan;
-  group.state = GroupState::kReady;
+  group.state = GroupState::kInstalled;  // ready when the engine gives the old description back
+  ++group.shrinking;
   group.round = {};
   group.round.highest_version = plan.version;
   group.round.highest_entered = spec.first_op - 1;

@@ -21,6 +21,8 @@ class Membership {
 
   // Called after the engine was told that the node is dead.
   void node_lost(NodeId node, Nanos now);
+  // The engine gave a group's old description back: it has taken over a smaller one.
+  void engine_shrunk(GroupId group);
   bool take(NodeId from, const Record& record, Nanos now);
   void tick(Nanos now);
   Nanos next_time() const noexcept;

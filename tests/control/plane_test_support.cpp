@@ -49,10 +49,11 @@ Event FakeEngine::lane_event(EventKind kind, LaneId lane, Direction d, Cause cau
   return e;
 }
 
-void FakeEngine::release(EventKind kind, const void* pointer, Nanos now) {
+void FakeEngine::release(EventKind kind, const void* pointer, Nanos now, GroupId group) {
   if (pointer == nullptr) return;
   Event e;
   e.kind = kind;
+  e.group = group;
   e.pointer = const_cast<void*>(pointer);
   emit(e, now);
 }
@@ -80,7 +81,7 @@ void FakeEngine::take(const Command& c, Nanos now) {
     }
     case CommandKind::kShrinkGroup:
       if (group == nullptr || group->ended) break;
-      release(EventKind::kGroupReleased, group->lent_spec, now);
+      release(EventKind::kGroupReleased, group->lent_spec, now, c.group);
       for (const PlanSpec* p : group->lent_plans) release(EventKind::kPlanReleased, p, now);
       group->spec = *c.group_spec;
       group->plans = {*c.plan_spec};

@@ -61,7 +61,7 @@ class FakeEngine final : public Liveness, public LinkWatch {
  private:
   void take(const Command& command, Nanos now);
   void run_ops(Nanos now);
-  void release(EventKind kind, const void* pointer, Nanos now);
+  void release(EventKind kind, const void* pointer, Nanos now, GroupId group = kNoId16);
 
   World& world_;
   NodeId node_;
