@@ -208,6 +208,13 @@ void Config::check() const {
                                  less_given ? "at most" : "at least", less_given ? o.more : o.less,
                                  span_text(span(less_given ? o.more : o.less)), source(less_given ? o.more : o.less)));
   }
+  const EngineOptions& e = values_.engine;
+  if (e.slots_per_flow < e.active_chunks + kAtOnceSlots) {
+    const bool slots_given = source("engine.slots_per_flow") != "default";
+    throw InputError(fmt::format("{}: engine.slots_per_flow = {}: expected at least engine.active_chunks + {} = {}",
+                                 source(slots_given ? "engine.slots_per_flow" : "engine.active_chunks"),
+                                 e.slots_per_flow, kAtOnceSlots, e.active_chunks + kAtOnceSlots));
+  }
   if (values_.loopback.profile.empty()) {
     throw InputError(
         fmt::format("{}: loopback.profile = \"\": expected a profile or a capture", source("loopback.profile")));

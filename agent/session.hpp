@@ -36,6 +36,7 @@ class Session {
   Session(std::uint32_t id, const ShmSizes& sizes, std::uint64_t incarnation);
 
   std::uint32_t id() const noexcept { return id_; }
+  void set_id(std::uint32_t id) noexcept { id_ = id; }  // before kOpen
   const Region& region() const noexcept { return region_; }
   int agent_bell() const noexcept { return agent_bell_.get(); }
   int client_bell() const noexcept { return client_bell_.get(); }
@@ -56,6 +57,7 @@ class Session {
 
   void abandon() noexcept { dead_ = true; }  // the client has gone: nothing more is taken
   bool dead() const noexcept { return dead_; }
+  const std::vector<SessionRank>& ranks() const noexcept { return ranks_; }
   bool broken() const noexcept { return broken_; }
   std::uint32_t in_flight() const noexcept { return in_flight_; }
   bool has_backlog() const noexcept { return !backlog_.empty(); }

@@ -72,6 +72,7 @@ unsigned SessionPoller::take_commands() noexcept {
         break;
       case SessionCommand::Kind::kClose:
         c.session->abandon();
+        note(SessionNote::Kind::kAbandoned, c.session);
         break;
     }
   }
@@ -164,8 +165,8 @@ void SessionPoller::retire_sessions() noexcept {
 }
 
 void SessionPoller::note(SessionNote::Kind kind, Session* session) noexcept {
-  // Two notes a session at most, and never more sessions than half of the ring.
-  LK_CHECK(notes_.push({kind, 0, session}));
+  // Three notes a session at most, and the ring has room for those of all sessions.
+  LK_CHECK(notes_.push({kind, session->in_flight(), session}));
   control_due_ = true;
 }
 

@@ -28,9 +28,10 @@ struct SessionCommand {
 };
 
 struct SessionNote {
-  enum class Kind : std::uint32_t { kBroken, kDrained };
+  // kAbandoned answers kClose: no more is taken; the session's ranks can be read. kDrained: it is the receiver's again.
+  enum class Kind : std::uint32_t { kBroken, kAbandoned, kDrained };
   Kind kind{};
-  std::uint32_t unused = 0;
+  std::uint32_t in_flight = 0;
   Session* session = nullptr;
 };
 

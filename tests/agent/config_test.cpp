@@ -95,6 +95,8 @@ BOOST_AUTO_TEST_CASE(each_mistake_is_one_line_with_place_key_and_expectation) {
              "x.toml:2: control.dead = \"100ms\": expected at least control.suspect = \"250ms\" (default)");
   BOOST_TEST(error_of("[control]\nsuspect = \"3s\"\n") ==
              "x.toml:2: control.suspect = \"3s\": expected at most control.dead = \"2s\" (default)");
+  BOOST_TEST(error_of("[engine]\nslots_per_flow = 8\nactive_chunks = 10\n") ==
+             "x.toml:2: engine.slots_per_flow = 8: expected at least engine.active_chunks + 4 = 14");
   for (const std::string toml : {"[engine]\nstall_least = \"2\\n3\"\n", "[a]\n[a]\n", "x = [1,\n2]\n", "\xff\n"}) {
     BOOST_TEST(error_of(toml).find('\n') == std::string::npos, toml);
     BOOST_TEST(error_of(toml) != "no error");
