@@ -60,7 +60,8 @@ void SimCluster::faults(const FaultRows& rows) {
       std::erase_if(rows_, [&](const FaultRow& r) { return row.fault == 0 || r.fault == row.fault; });
     else
       rows_.push_back(row);
-    if (row.target == FaultTarget::kNode && row.until_ns == kNever && row.kind != FaultKind::kClear) {
+    const bool ends = row.kind == FaultKind::kCut || row.kind == FaultKind::kStall;
+    if (row.target == FaultTarget::kNode && row.until_ns == kNever && ends) {
       deaths_.emplace_back(row.at_ns, static_cast<NodeId>(row.id));
       continue;
     }
@@ -82,7 +83,8 @@ bool SimCluster::bus_cut(NodeId from, NodeId to) const noexcept {
     if (pair && is_active(r, now())) return true;
   }
   for (const FaultRow& r : rows_) {
-    if (r.target == FaultTarget::kNode && (r.id == from || r.id == to) && is_active(r, now())) return true;
+    const bool cuts = r.kind == FaultKind::kCut || r.kind == FaultKind::kStall || r.kind == FaultKind::kFlap;
+    if (r.target == FaultTarget::kNode && cuts && (r.id == from || r.id == to) && is_active(r, now())) return true;
   }
   return false;
 }

@@ -194,6 +194,12 @@ void SimRun::take_result(const OpResult& result) {
 
 // The survivors have agreed: the ranks that are left go on from the op that they say, with fresh copies of its inputs.
 void SimRun::follow_membership() {
+  // The side of a partition that may not go on: its ranks have their answer.
+  for (RankState& r : ranks_) {
+    SimNode& node = sim_.node(sim_.cluster().gpus[r.endpoint].node);
+    const GroupRecord* own = node.plane->group(group_);
+    if (r.failing && own != nullptr && own->state == GroupState::kEnded) r.gone = true;
+  }
   const GroupRecord* g = record();
   if (g == nullptr || g->spec.membership == spec_.membership) return;
   ++report_.shrinks;
