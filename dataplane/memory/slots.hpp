@@ -36,6 +36,12 @@ class SlotTable {
   void regrant(std::uint32_t slot) noexcept;    // granted or held → granted, next generation
   void give_back(std::uint32_t slot) noexcept;  // granted or held → free, next generation
 
+  // The last generation whose chunk is in the ledger: what a fence may call received. A chunk that was refused is not.
+  void note_committed(std::uint32_t slot) noexcept { rows_[slot].committed = rows_[slot].generation; }
+  bool was_committed(std::uint32_t slot, std::uint16_t generation) const noexcept {
+    return rows_[slot].committed == generation;
+  }
+
   SlotState state(std::uint32_t slot) const noexcept { return rows_[slot].state; }
   std::uint16_t generation(std::uint32_t slot) const noexcept { return rows_[slot].generation; }
   std::uint32_t owner(std::uint32_t slot) const noexcept { return rows_[slot].owner; }
@@ -49,6 +55,7 @@ class SlotTable {
   struct Row {
     std::uint32_t owner = kNoId;  // the flow it is granted to
     std::uint16_t generation = 1;
+    std::uint16_t committed = 0;
     SlotState state = SlotState::kFree;
   };
   LandingMemory memory_;

@@ -30,6 +30,7 @@ void Engine::on_recv(const Completion& c, Nanos now) noexcept {
   slots_.hold(slot);
   if (!accept(c, h, memory + sizeof(h), now)) return free_landed(slot);
   const std::uint32_t word = std::uint32_t{slot} << 16 | slots_.generation(slot);
+  slots_.note_committed(slot);
   EngineGroup& g = *groups_[h.group];
   OpState* op = g.find(h.op);
   const bool have = op == nullptr || already_have(*op, h);

@@ -156,6 +156,7 @@ class Engine final : public Poller {
   void watch_side(std::uint32_t side, Nanos now) noexcept;
   void hedge_late(std::uint32_t side, Nanos now) noexcept;
   void repeat_alone(std::uint32_t side, Nanos now) noexcept;
+  bool other_open(const LaneSide& s) const noexcept;
   bool other_live(const LaneSide& s) const noexcept;
   void watch_ops(Nanos now) noexcept;
   void heartbeat(Nanos now) noexcept;

@@ -89,7 +89,7 @@ std::uint64_t Engine::reclaim(const Signal& f, NodeId peer, Nanos now) noexcept 
     if (slots_.generation(slot) == (word & 0xffff) && slots_.state(slot) == SlotState::kGranted) {
       ++counters_[Counter::slot_reclaimed];
       free_landed(slot);
-    } else {
+    } else if (slots_.was_committed(slot, static_cast<std::uint16_t>(word))) {
       have |= std::uint64_t{1} << i;
     }
   }

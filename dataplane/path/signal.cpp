@@ -27,7 +27,13 @@ std::uint32_t Engine::signal_side(const Peer& p, std::uint32_t avoid_lane, Nanos
     if (untried == kNoId && l.unanswered < kSilentSignals) untried = side;
     if (least == kNoId || l.unanswered < sides_[least].unanswered) least = side;
   }
-  return untried != kNoId ? untried : least;
+  if (untried != kNoId || least != kNoId) return untried != kNoId ? untried : least;
+  for (const std::uint32_t side : p.sides) {  // nothing but suspected lanes
+    const LaneSide& l = sides_[side];
+    if (l.state != LaneState::kStalled || l.lane == avoid_lane) continue;
+    if (least == kNoId || l.unanswered < sides_[least].unanswered) least = side;
+  }
+  return least;
 }
 
 bool Engine::signal_over(LaneSide& l, Signal& s, Nanos now) noexcept {
@@ -91,6 +97,13 @@ void Engine::on_signal(const Completion& c, Nanos now) noexcept {
   if (c.signal.kind == SignalKind::kProbeEcho || c.signal.kind == SignalKind::kProbeBack) {
     if (!s.far || hear(c.signal.from, c.signal.incarnation, now)) on_echo(c, now);
     return;
+  }
+  if (s.far && s.ours && c.signal.kind == SignalKind::kHeartbeat && c.signal.count == 2 && s.epoch == c.epoch &&
+      (s.state == LaneState::kUp || s.state == LaneState::kStalled) && c.signal.from == s.peer) {
+    Signal answer = new_signal(SignalKind::kHeartbeat, s.peer);
+    answer.count = 1;
+    answer.words[0] = turn_;
+    static_cast<void>(signal_over(s, answer, now));
   }
   // Anything over a lane that the other end is still probing proves it.
   if (s.far && s.state == LaneState::kProbing && s.epoch == c.epoch && spec_of(s).a != s.from) lane_returned(side, now);

@@ -76,8 +76,12 @@ void Engine::watch_side(std::uint32_t side, Nanos now) noexcept {
     const Transfer& x = transfers_[posted_[ri].transfer];
     proved = x.retired;  // the same chunk got through another way
   }
-  if ((peer_moves || proved) && now - s.stalled_at >= patience && other_live(s))
+  // With another lane left, even a suspected one, that is enough. The last one is only given up when it carries small
+  // messages, and still not what was posted before them.
+  const bool carries = s.proved_at > s.stalled_at + patience;
+  if (now - s.stalled_at >= patience && (other_open(s) ? peer_moves || proved : s.far && carries)) {
     return fail_side(side, Cause::kStall, now);
+  }
   if (s.state == LaneState::kStalled) arm(std::max(now + kMilli, s.stalled_at + patience));
 }
 
@@ -122,6 +126,15 @@ bool Engine::other_live(const LaneSide& s) const noexcept {
   });
 }
 
+// Is there another lane that has not been given up?
+bool Engine::other_open(const LaneSide& s) const noexcept {
+  const Trunk& t = trunks_[s.trunk];
+  return std::any_of(t.sides.begin(), t.sides.end(), [&](std::uint32_t i) {
+    const LaneSide& o = sides_[i];
+    return o.lane != s.lane && (o.state == LaneState::kUp || o.state == LaneState::kStalled);
+  });
+}
+
 void Engine::watch_ops(Nanos now) noexcept {
   for (auto& g : groups_) {
     if (g == nullptr) continue;
@@ -152,6 +165,16 @@ void Engine::heartbeat(Nanos now) noexcept {
       LaneSide& last = sides_[p.sides.back()];
       if (last.state == LaneState::kUp) static_cast<void>(signal_over(last, s, now));
     }
+  }
+  // A suspected lane is asked for an answer over itself.
+  for (const std::uint32_t side : ailing_) {
+    LaneSide& l = sides_[side];
+    if (l.state != LaneState::kStalled || !l.far || peers_[l.peer].dead) continue;
+    Signal ask = new_signal(SignalKind::kHeartbeat, l.peer);
+    ask.count = 2;
+    ask.words[0] = turn_;
+    ask.words[1] = 1;
+    static_cast<void>(signal_over(l, ask, now));
   }
   // Credits and acknowledgements may have been lost with a lane: tell the grants of running groups again.
   for (auto& g : groups_) {
