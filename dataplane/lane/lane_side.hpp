@@ -76,6 +76,8 @@ struct LaneSide {
   Nanos probe_at = kNever;
   Nanos probe_wait_ns = 0;
   Nanos probe_deadline = kNever;
+  Nanos probe_sent_at = 0;
+  Nanos round_trip_ns = 0;  // as the last probe found it
   unsigned recent_failures = 0;
   Nanos first_recent_failure = 0;
   Nanos flap_hold_ns = 0;

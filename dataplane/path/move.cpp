@@ -127,7 +127,7 @@ bool Engine::post(std::uint32_t index, std::uint32_t side, Nanos now) noexcept {
   r.side = side;
   r.bytes = x.bytes;
   r.posted_at = now;
-  r.expected_ns = static_cast<Nanos>(std::min(expected, 1e15)) + s.latency_ns;
+  r.expected_ns = static_cast<Nanos>(std::min(expected, 1e15)) + std::max(s.latency_ns, s.round_trip_ns);
   r.deadline = now + std::max(options_.stall_least_ns,
                               static_cast<Nanos>(options_.stall_factor * static_cast<double>(r.expected_ns)));
   r.relayed = s.relay != kNoId16;

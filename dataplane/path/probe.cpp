@@ -34,7 +34,9 @@ void Engine::send_probe(std::uint32_t side, Nanos now) noexcept {
   }
   s.probe_at = now + s.probe_wait_ns;
   s.probe_wait_ns = std::min(s.probe_wait_ns * 2, options_.probe_most_ns);
-  const Nanos patience = std::max<Nanos>(kMilli, 20 * s.latency_ns);
+  // A lane may have become slow: each try waits longer than the one before.
+  const Nanos patience = std::max<Nanos>(20 * s.latency_ns, s.probe_wait_ns / 4);
+  s.probe_sent_at = now;
   Signal p = new_signal(s.far ? SignalKind::kProbe : SignalKind::kProbeEcho, s.peer);
   p.lane = s.lane;
   if (s.far && spec_of(s).a != s.from) {  // ask the other end to begin
@@ -77,7 +79,8 @@ void Engine::on_probe(const Signal& p, Nanos now) noexcept {
     return;
   s.epoch = p.epoch;
   s.state = LaneState::kProbing;
-  s.probe_deadline = now + std::max<Nanos>(2 * kMilli, 40 * s.latency_ns);
+  s.probe_deadline = now + std::max<Nanos>(40 * s.latency_ns, std::max(s.probe_wait_ns, options_.probe_first_ns));
+  s.probe_sent_at = now;
   arm(s.probe_deadline);
   wire_.reset(s.lane, s.direction);
   wire_.open(s.lane, s.direction, s.epoch);
@@ -98,6 +101,7 @@ void Engine::on_echo(const Completion& c, Nanos now) noexcept {
     back.epoch = s.epoch;
     static_cast<void>(wire_.signal(s.lane, s.direction, s.epoch, back, now));
   }
+  s.round_trip_ns = now - s.probe_sent_at;
   lane_returned(side, now);
 }
 
