@@ -28,4 +28,5 @@ class SystemError : public std::runtime_error {
 
 }  // namespace lk
 
-#define LK_CHECK(condition) ((condition) ? static_cast<void>(0) : ::lk::broken_invariant(#condition, __FILE__, __LINE__))
+#define LK_CHECK(condition) \
+  ((condition) ? static_cast<void>(0) : ::lk::broken_invariant(#condition, __FILE__, __LINE__))

@@ -40,7 +40,9 @@ class Ring {
     }
   }
 
-  bool push(const T& value) noexcept { return rte_ring_enqueue_elem(ring_.get(), const_cast<T*>(&value), sizeof(T)) == 0; }
+  bool push(const T& value) noexcept {
+    return rte_ring_enqueue_elem(ring_.get(), const_cast<T*>(&value), sizeof(T)) == 0;
+  }
   bool pop(T& out) noexcept { return rte_ring_dequeue_elem(ring_.get(), &out, sizeof(T)) == 0; }
   unsigned pop_burst(T* out, unsigned most) noexcept {
     return rte_ring_dequeue_burst_elem(ring_.get(), out, sizeof(T), most, nullptr);

@@ -100,6 +100,8 @@ class Engine final : public Poller {
                               const std::byte* data) noexcept;
   void enqueue(std::uint32_t transfer, bool front) noexcept;
   bool post(std::uint32_t transfer, std::uint32_t side, Nanos now) noexcept;
+  void append_request(std::uint32_t request, std::uint32_t side, Nanos expected_ns, Nanos now) noexcept;
+  void note_resent(Transfer& x, LaneSide& s, Nanos now) noexcept;
   void fill_header(const Transfer& t, std::uint32_t index, const LaneSide& s, WorkRequest& w) noexcept;
   unsigned take_completions(Nanos now) noexcept;
   void on_send_done(const Completion& c, Nanos now) noexcept;

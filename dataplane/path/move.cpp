@@ -121,13 +121,27 @@ bool Engine::post(std::uint32_t index, std::uint32_t side, Nanos now) noexcept {
     remote->used_by = x.op->number;
   }
   *place = ri;
-  r.in_use = true;
   r.transfer = index;
+  append_request(ri, side, static_cast<Nanos>(std::min(expected, 1e15)), now);
+  ++x.op->ranks[x.op->group->local_place[x.from]].open_requests;
+  ++s.chunks;
+  ++counters_[Counter::chunk_posted];
+  if (x.resend) note_resent(x, s, now);
+  x.last_side = side;
+  return true;
+}
+
+// Puts a posted request at the end of its lane's queue, with the time by which it should be through.
+void Engine::append_request(std::uint32_t ri, std::uint32_t side, Nanos expected_ns, Nanos now) noexcept {
+  Request& r = posted_[ri];
+  LaneSide& s = sides_[side];
+  const Transfer& x = transfers_[r.transfer];
+  r.in_use = true;
   r.transfer_generation = x.generation;
   r.side = side;
   r.bytes = x.bytes;
   r.posted_at = now;
-  r.expected_ns = static_cast<Nanos>(std::min(expected, 1e15)) + std::max(s.latency_ns, s.round_trip_ns);
+  r.expected_ns = expected_ns + std::max(s.latency_ns, s.round_trip_ns);
   r.deadline = now + std::max(options_.stall_least_ns,
                               static_cast<Nanos>(options_.stall_factor * static_cast<double>(r.expected_ns)));
   r.relayed = s.relay != kNoId16;
@@ -142,30 +156,27 @@ bool Engine::post(std::uint32_t index, std::uint32_t side, Nanos now) noexcept {
     arm(r.deadline);
   }
   ++s.request_count;
-  s.queued_bytes += x.bytes;
-  s.turn_bytes += x.bytes;
-  each_hop(s, [&](std::size_t hop) { link_queued_[hop] += x.bytes; });
-  ++x.op->ranks[x.op->group->local_place[x.from]].open_requests;
-  ++s.chunks;
-  ++counters_[Counter::chunk_posted];
-  if (x.resend) {
-    ++s.resent;
-    ++counters_[x.hedge ? Counter::chunk_hedged : Counter::chunk_resent];
-    LaneSide& old = sides_[x.last_side];
-    if (!old.orphan_reported) {
-      old.orphan_reported = true;
-      Event e;
-      e.kind = EventKind::kChunkResent;
-      e.cause = x.hedge ? Cause::kStall : Cause::kBadCompletion;
-      e.lane = old.lane;
-      e.direction = old.direction;
-      e.value = static_cast<std::uint64_t>(now - x.orphaned_at);
-      emit(e, now);
-    }
-    x.resend = x.hedge = false;
+  s.queued_bytes += r.bytes;
+  s.turn_bytes += r.bytes;
+  each_hop(s, [&](std::size_t hop) { link_queued_[hop] += r.bytes; });
+}
+
+// The first chunk that moves elsewhere after a lane failed is what a failover took.
+void Engine::note_resent(Transfer& x, LaneSide& s, Nanos now) noexcept {
+  ++s.resent;
+  ++counters_[x.hedge ? Counter::chunk_hedged : Counter::chunk_resent];
+  LaneSide& old = sides_[x.last_side];
+  if (!old.orphan_reported) {
+    old.orphan_reported = true;
+    Event e;
+    e.kind = EventKind::kChunkResent;
+    e.cause = x.hedge ? Cause::kStall : Cause::kBadCompletion;
+    e.lane = old.lane;
+    e.direction = old.direction;
+    e.value = static_cast<std::uint64_t>(now - x.orphaned_at);
+    emit(e, now);
   }
-  x.last_side = side;
-  return true;
+  x.resend = x.hedge = false;
 }
 
 unsigned Engine::take_completions(Nanos now) noexcept {
