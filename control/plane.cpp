@@ -8,6 +8,14 @@
 #include "control/peers/group_builder.hpp"
 
 namespace lk {
+namespace {
+
+// Ops have begun with the plan in force: until then another one would only hold them again.
+bool in_use(const GroupRecord& group) noexcept {
+  return group.plan.from_op <= group.spec.first_op || group.round.highest_entered >= group.plan.from_op;
+}
+
+}  // namespace
 
 ControlPlane::ControlPlane(const ClusterSpec& cluster, NodeId node, Incarnation incarnation,
                            const ControlOptions& options, const EngineRings& rings, PeerBus& bus, LinkWatch& watch,
@@ -80,8 +88,7 @@ Nanos ControlPlane::next_time(Nanos now) const noexcept {
   for (const std::size_t side : timed_sides_) next = std::min(next, lane_tracks_[side].next_time(options_.thresholds));
   if (!engine_.idle()) next = std::min(next, now + kMilli);
   for (const auto& [id, group] : groups_.all()) {
-    const bool unsettled = group->round.again || plan_due(id);
-    if (group->state == GroupState::kReady && unsettled && group->round.phase == PlanPhase::kIdle &&
+    if (group->state == GroupState::kReady && plan_due(*group) && group->round.phase == PlanPhase::kIdle &&
         !group->shrink.open && group->proposer(cluster_) == node_) {
       next = std::min(next, group->round.not_before);
     }
@@ -275,22 +282,26 @@ void ControlPlane::update_routes(Nanos now) {
   engine_.install_routes(routes_.make_table(view_, lane_tracks_));
 }
 
-bool ControlPlane::plan_due(GroupId id) const noexcept {
-  const auto it = plan_checked_.find(id);
-  return it == plan_checked_.end() || it->second != view_.version();
+bool ControlPlane::plan_due(const GroupRecord& group) const noexcept {
+  if (group.spec.members.size() < 2) return false;
+  const auto it = plan_checks_.find(group.spec.id);
+  if (group.round.again || it == plan_checks_.end() || it->second.view != view_.version()) return true;
+  return it->second.waits && in_use(group);
 }
 
 void ControlPlane::propose_plans(Nanos now) {
   for (auto& [id, owned] : groups_.all()) {
     GroupRecord& group = *owned;
-    if (!plans_.may_propose(group, now) || group.spec.members.size() < 2) continue;
-    if (!plan_due(id) && !group.round.again) continue;
-    plan_checked_[id] = view_.version();
+    if (!plans_.may_propose(group, now) || !plan_due(group)) continue;
+    PlanCheck& check = plan_checks_[id];
+    check = {view_.version(), false};
     const double gain = routes_.plan_gain(view_, group.spec, group.plan);
     const PlanSpec wanted = best_plan(group.spec, group.chunk_most_bytes);
     const bool worth = gain >= options_.thresholds.plan_gain_least && wanted.share != group.plan.share;
-    if (!worth && wanted.chunk_bytes == group.plan.chunk_bytes) {
-      group.round.again = false;
+    group.round.again = false;
+    if (!worth && wanted.chunk_bytes == group.plan.chunk_bytes) continue;
+    if (std::isfinite(gain) && !in_use(group)) {
+      check.waits = true;
       continue;
     }
     if (std::isfinite(gain)) {

@@ -90,7 +90,7 @@ class ControlPlane final : private PlanSource {
   void peer_dead(const Notice& notice, Nanos now);
   void update_routes(Nanos now);
   void propose_plans(Nanos now);
-  bool plan_due(GroupId id) const noexcept;  // the view has changed since its plan was looked at
+  bool plan_due(const GroupRecord& group) const noexcept;  // its plan should be looked at
   std::vector<Demand> demands() const;
   // plane_health.cpp: own health into the view, the view to others and from others
   void link_changed(LinkId link, LinkState before, Nanos now);
@@ -131,7 +131,11 @@ class ControlPlane final : private PlanSource {
   bool table_due_ = true;          // events were seen: the engine waits for a table that says so
   Nanos calm_at_ = kNever;         // earliest time of a calm change
   std::uint64_t groups_seen_ = 0;
-  std::map<GroupId, std::uint64_t> plan_checked_;  // by group: version of the view
+  struct PlanCheck {
+    std::uint64_t view = 0;  // its version
+    bool waits = false;      // another plan is wanted once the one in force has been used
+  };
+  std::map<GroupId, PlanCheck> plan_checks_;
   Nanos next_reading_ = 0;
   Nanos ticked_at_ = 0;
   std::array<Snapshot, 2> snapshots_;

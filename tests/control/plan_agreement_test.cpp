@@ -130,6 +130,25 @@ BOOST_AUTO_TEST_CASE(a_node_in_doubt_holds_and_asks_the_others) {
   BOOST_TEST(world.wrong() == "");
 }
 
+// Links change, but no op is entered: one plan is agreed on, and the next only when ops have begun with it.
+BOOST_AUTO_TEST_CASE(a_plan_waits_for_the_one_before_to_be_used) {
+  const lk::ClusterSpec cluster = small_cluster(3);
+  World world(cluster, 7);
+  world.faults.pace = 0;
+  const lk::GroupId id = world.create(all_gpus(cluster));
+  BOOST_REQUIRE(world.run_until([&] { return world.ready(id); }, kSecond));
+  degrade(world, 1, 0, 0.25);
+  BOOST_REQUIRE(world.run_until([&] { return world.plane(0).group(id)->plan.version > 1; }, 2 * kSecond));
+  const std::uint32_t version = world.plane(0).group(id)->plan.version;
+  degrade(world, 1, 0, 1.0);
+  degrade(world, 2, 0, 0.2);
+  world.run(4 * kSecond);
+  BOOST_TEST(world.plane(0).group(id)->plan.version == version);
+  world.faults.pace = 0.3;
+  BOOST_TEST(world.run_until([&] { return world.plane(0).group(id)->plan.version > version; }, 2 * kSecond));
+  BOOST_TEST(world.wrong() == "");
+}
+
 BOOST_AUTO_TEST_CASE(a_small_change_is_not_worth_a_plan) {
   const lk::ClusterSpec cluster = small_cluster(3);
   World world(cluster, 4);
