@@ -45,7 +45,8 @@ Lab::Lab(const ClusterSpec& cluster, const LabOptions& options)
       bell_(new_bell()),
       place_(cluster.nodes.size(), 0),
       bus_(cluster.nodes.size()),
-      faults_(cluster) {
+      faults_(cluster),
+      dead_(cluster.nodes.size(), false) {
   Random random(options.seed);
   incarnation_ = random.next() | 1U;
   LoopbackOptions net;
@@ -105,30 +106,35 @@ void Lab::turn() {
   const Nanos now = clock_.now();
   bus_.advance(now);
   carry_messages();
-  for (const auto& n : nodes_) n->step(now);
+  for (const auto& n : nodes_) {
+    if (alive(n->id())) n->step(now);
+  }
   carry_messages();
   carry_signals();
   for (const auto& n : nodes_) {
-    if (n->engine_has_mail()) reactor_of(n->id()).wake();
+    if (alive(n->id()) && n->engine_has_mail()) reactor_of(n->id()).wake();
   }
 }
 
 void Lab::carry_messages() {
-  while (const auto message = bus_.next()) nodes_[message->to]->plane().receive(*message, clock_.now());
+  while (const auto message = bus_.next()) {
+    if (alive(message->to)) nodes_[message->to]->plane().receive(*message, clock_.now());
+  }
 }
 
 bool Lab::refresh_snapshots(Nanos limit) {
   const Nanos begin = clock_.now();
+  const auto fresh = [this, begin](const auto& n) {
+    return !alive(n->id()) || (n->plane().snapshot() != nullptr && n->plane().snapshot()->at >= begin);
+  };
   for (const auto& n : nodes_) n->plane().request_snapshot();
   for (;;) {
     turn();
-    const bool all = std::all_of(nodes_.begin(), nodes_.end(), [begin](const auto& n) {
-      return n->plane().snapshot() != nullptr && n->plane().snapshot()->at >= begin;
-    });
+    const bool all = std::all_of(nodes_.begin(), nodes_.end(), fresh);
     if (all || clock_.now() - begin > limit) return all;
     // One that was under way when we came is older than we want: ask once more when it is back.
     for (const auto& n : nodes_) {
-      if (n->plane().snapshot() == nullptr || n->plane().snapshot()->at < begin) n->plane().request_snapshot();
+      if (!fresh(n)) n->plane().request_snapshot();
     }
     pollfd waited{bell_.get(), POLLIN, 0};
     ::poll(&waited, 1, 1);
@@ -150,7 +156,9 @@ void Lab::carry_signals() {
 Nanos Lab::next_time() const noexcept {
   const Nanos now = clock_.now();
   Nanos next = kNever;
-  for (const auto& n : nodes_) next = std::min(next, n->plane().next_time(now));
+  for (const auto& n : nodes_) {
+    if (alive(n->id())) next = std::min(next, n->plane().next_time(now));
+  }
   return next;
 }
 
@@ -164,6 +172,19 @@ void Lab::quiet_bell() noexcept {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &count, sizeof count);
   rung_.exchange(false, std::memory_order_acq_rel);
+}
+
+void Lab::enter(NodeId node, const OpRequest& request) {
+  // The engine takes all requests in each of its turns and waits for nobody, so there is room soon.
+  while (!nodes_[node]->engine().requests().push(request)) reactor_of(node).wake();
+  reactor_of(node).wake();
+}
+
+void Lab::kill(NodeId node) {
+  LK_CHECK(options_.cores.reactors[place_[node]].nodes.size() == 1);
+  dead_[node] = true;
+  reactor_of(node).stop();
+  bus_.fault(FaultRow{.kind = FaultKind::kCut, .target = FaultTarget::kNode, .id = node});
 }
 
 void Lab::send(const SessionCommand& command) {

@@ -65,6 +65,13 @@ class Lab {
   const Reactor& reactor(std::size_t i) const noexcept { return *reactors_[i]; }
   const FaultPlan& faults() const noexcept { return faults_; }
 
+  // A driver in the control thread, in the place of sessions: no client has a rank at that node. Results: told().
+  void enter(NodeId node, const OpRequest& request);
+  // The node does nothing any more, as if its machine had lost power. Its reactor must have no other.
+  void kill(NodeId node);
+  bool alive(NodeId n) const noexcept { return !dead_[n]; }
+  void apply(const FaultRows& rows);
+
   // Sessions: to the poller of the session's home.
   void send(const SessionCommand& command);
   void watch(NodeId home, int bell) { reactor_of(home).watch(bell); }
@@ -86,7 +93,6 @@ class Lab {
   Reactor& reactor_of(NodeId n) noexcept { return *reactors_[place_[n]]; }
   void carry_messages();
   void carry_signals();
-  void apply(const FaultRows& rows);
   std::vector<NodeId> senders_of(LaneId lane) const;
 
   const ClusterSpec& cluster_;
@@ -104,11 +110,14 @@ class Lab {
   std::vector<std::unique_ptr<Reactor>> reactors_;
   std::vector<std::unique_ptr<Node>> nodes_;
   LabThreads threads_;
+  std::vector<bool> dead_;  // by node
   bool running_ = false;
 };
 
 // The cluster with every rate times `scale`.
 ClusterSpec scaled(ClusterSpec cluster, double scale);
+// What this machine's memory can copy, from a few rounds.
+GBps memory_rate();
 // The scale at which all links together stay under a quarter of what this machine's memory can carry, 1 at most.
 double fitting_scale(const ClusterSpec& cluster);
 

@@ -79,7 +79,7 @@ ClusterSpec scaled(ClusterSpec cluster, double scale) {
   return cluster;
 }
 
-double fitting_scale(const ClusterSpec& cluster) {
+GBps memory_rate() {
   constexpr Bytes kBlock = 64 * kMiB;
   constexpr int kRounds = 4;
   const auto from = std::make_unique<std::byte[]>(kBlock);
@@ -93,7 +93,11 @@ double fitting_scale(const ClusterSpec& cluster) {
     std::memcpy(to.get(), from.get(), kBlock);
     best = std::min(best, std::max<Nanos>(clock.now() - begin, 1));
   }
-  const GBps memory = static_cast<double>(kBlock) / static_cast<double>(best);
+  return static_cast<double>(kBlock) / static_cast<double>(best);
+}
+
+double fitting_scale(const ClusterSpec& cluster) {
+  const GBps memory = memory_rate();
   GBps links = 0;
   for (const LinkSpec& l : cluster.links) links += 2 * l.nominal_GBps;
   return std::min(1.0, memory / 4 / std::max(links, 1e-9));

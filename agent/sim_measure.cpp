@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <set>
 
+#include "agent/rung_share.hpp"
 #include "control/balance/balance.hpp"
 #include "control/balance/scenario_json.hpp"
 
@@ -45,62 +45,10 @@ void run_correct(const Scenario& s, const ClusterSpec& cluster, const MeasureOpt
   take_counts(f, run.run());
 }
 
-// Trunks whose best lane a fault touches; all, when there is none.
-std::set<TrunkId> touched_trunks(const ClusterSpec& c, const FaultRows& rows) {
-  std::set<TrunkId> out;
-  for (TrunkId t = 0; t < c.trunks.size(); ++t) {
-    const LaneSpec& best = c.lanes[c.trunks[t].first_lane];
-    bool hit = rows.wire.empty();
-    for (const FaultRow& r : rows.wire) {
-      if (r.target == FaultTarget::kLane && r.id == c.trunks[t].first_lane) hit = true;
-      if (r.target != FaultTarget::kLink) continue;
-      for (const auto* hops : {&best.near_hops, &best.far_hops}) {
-        for (const Hop& h : *hops) hit = hit || h.link == r.id;
-      }
-    }
-    if (hit) out.insert(t);
-  }
-  return out;
-}
-
-std::string rung_of(const ClusterSpec& c, const LaneSpec& lane) {
-  if (lane.kind != LaneKind::kRdma) return name_of(lane.kind);
-  if (lane.rung == c.lanes[c.trunks[lane.trunk].first_lane].rung) return "own rail";
-  return lane.rung <= 1 ? "neighbour's rail" : "other rail";
-}
-
 void judge_rungs(const Scenario& s, const ClusterSpec& c, const SimReport& r, ScenarioFigures& f) {
-  const std::set<TrunkId> touched = touched_trunks(c, scenario_rows(s, c, 0));
-  std::vector<std::pair<double, std::string>> shares;
-  std::array<double, 6> by_kind{};
-  double total = 0;
-  for (LaneId l = 0; l < c.lanes.size(); ++l) {
-    if (!touched.contains(c.lanes[l].trunk)) continue;
-    const double bytes = static_cast<double>(r.lane_bytes[std::size_t{l} * 2] + r.lane_bytes[std::size_t{l} * 2 + 1]);
-    total += bytes;
-    by_kind[static_cast<std::size_t>(c.lanes[l].kind)] += bytes;
-    const std::string name = rung_of(c, c.lanes[l]);
-    const auto it = std::find_if(shares.begin(), shares.end(), [&](const auto& p) { return p.second == name; });
-    if (it == shares.end())
-      shares.emplace_back(bytes, name);
-    else
-      it->first += bytes;
-  }
-  std::sort(shares.begin(), shares.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
-  for (const auto& [bytes, name] : shares) {
-    if (total > 0 && bytes / total > 0.01)
-      f.rung += fmt::format("{}{} {:.0f} %", f.rung.empty() ? "" : ", ", name, 100 * bytes / total);
-  }
-  if (s.expect.rungs.empty() || total <= 0) return;
-  if (by_kind[static_cast<std::size_t>(s.expect.rungs.front())] <= 0 && f.why.empty()) {
-    f.why = fmt::format("no payload over {}", name_of(s.expect.rungs.front()));
-  }
-  for (std::size_t k = 0; k < by_kind.size(); ++k) {
-    const auto kind = static_cast<LaneKind>(k);
-    const bool allowed = std::find(s.expect.rungs.begin(), s.expect.rungs.end(), kind) != s.expect.rungs.end();
-    if (!allowed && by_kind[k] / total > 0.01 && f.why.empty())
-      f.why = fmt::format("payload over {}, which was not expected", name_of(kind));
-  }
+  const RungShare share = share_of_rungs(s, c, r.lane_bytes, 0.01);
+  f.rung = share.text;
+  if (f.why.empty()) f.why = share.why;
 }
 
 // Ops of full size without payload: first a few, far apart, until plans and weights have settled; then back to back.
