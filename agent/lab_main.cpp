@@ -134,6 +134,7 @@ int run(const Arguments& a) {
   setting.machine = read_machine_cores();
   const GBps memory = memory_rate();
   setting.scale = a.scale > 0 ? a.scale : lab_scale(stories, memory);
+  setting.config.engine.op_deadline_ns = lab_deadline(setting.config.engine.op_deadline_ns, setting.scale);
   unsigned nodes = 2;
   for (const LabStory& s : stories) nodes = std::max(nodes, s.scenario.node_count());
   const CorePlan cores = plan_cores(setting.machine, nodes, 0, {});

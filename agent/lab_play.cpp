@@ -13,6 +13,7 @@
 namespace lk {
 namespace {
 
+constexpr double kSlowestOpNs = 4e6;  // of these sizes, at the rates that the hardware has, over tcp alone
 constexpr unsigned kLeastOps = 16;
 constexpr Nanos kBox = 6 * kSecond;
 // Real threads on a busy machine now and then stall for longer than a chunk may: its copy goes over another rung.
@@ -24,6 +25,7 @@ LabReport play(const LabSetting& setting, LabGradients& gradients, const Cluster
                const std::string& what) {
   const ClusterSpec cluster = scaled(whole, setting.scale);
   const auto nodes = static_cast<unsigned>(cluster.nodes.size());
+  job.patience_ns = setting.config.engine.op_deadline_ns + 10 * kSecond;
   Lab lab(cluster, {setting.config, setting.control, plan_cores(setting.machine, nodes, 0, {}), setting.scale, nodes});
   LabRun run(lab, gradients, std::move(job));
   lab.start(setting.threads);
@@ -95,6 +97,8 @@ double lab_scale(const std::vector<LabStory>& stories, GBps memory) {
   }
   return std::min(1.0, memory / 4 / most);
 }
+
+Nanos lab_deadline(Nanos usual, double scale) { return std::max(usual, static_cast<Nanos>(kSlowestOpNs / scale)); }
 
 LabRow play_gradients(const LabSetting& setting, LabGradients& gradients) {
   const ClusterSpec cluster = build_profile("dgx-a100", 2);

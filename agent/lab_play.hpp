@@ -32,6 +32,9 @@ std::vector<LabStory> lab_stories(const std::string& folder, const std::string& 
 // The one scale at which each story's links together stay under a quarter of the memory's rate; 1 at most.
 double lab_scale(const std::vector<LabStory>& stories, GBps memory);
 
+// An op's deadline at such rates, in ns: an op may take as much longer as they are slower.
+Nanos lab_deadline(Nanos usual, double scale);
+
 // What a person would do first: F32 over all GPUs, F16 and BF16 over as many as there are files.
 LabRow play_gradients(const LabSetting& setting, LabGradients& gradients);
 LabRow play_story(const LabSetting& setting, LabGradients& gradients, const LabStory& story);

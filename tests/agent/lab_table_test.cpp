@@ -7,8 +7,10 @@ namespace lk {
 namespace {
 
 LabRow row() {
-  LabRow r{.name = "two ports on one NIC, one comes back at half its rate", .profile = "gb200-nvl72",
-           .fault = "second port of mlx5_0 of node 0: down for 500 ms, then half as fast", .nodes = 12};
+  LabRow r{.name = "two ports on one NIC, one comes back at half its rate",
+           .profile = "gb200-nvl72",
+           .fault = "second port of mlx5_0 of node 0: down for 500 ms, then half as fast",
+           .nodes = 12};
   r.rung = "neighbour's rail 69 %, own rail 31 %";
   r.bound_fraction = 0.98765;
   r.failover_p99_ns = 6'123'456;
@@ -46,14 +48,15 @@ BOOST_AUTO_TEST_CASE(json_has_sums_and_nulls) {
   plain.lost_ops = 1;
   plain.hung_ops = 2;
   const auto j = lab_json({row(), plain}, 2, 8);
-  BOOST_TEST(j.dump() ==
-             "{\"ok\":true,\"nodes\":2,\"gpus_per_node\":8,\"ops\":7,\"payload_bytes\":1000,\"wrong_bits\":7,"
-             "\"lost_ops\":1,\"hung_ops\":2,\"scenarios\":[{\"name\":\"two ports on one NIC, one comes back at half its "
-             "rate\",\"profile\":\"gb200-nvl72\",\"fault\":\"second port of mlx5_0 of node 0: down for 500 ms, then half "
-             "as fast\",\"rung\":\"neighbour's rail 69 %, own rail 31 %\",\"bound_fraction\":0.98765,"
-             "\"failover_p99_ns\":6123456,\"clock\":\"virtual\",\"wrong_bits\":0,\"ok\":true},{\"name\":\"a\","
-             "\"profile\":\"b\",\"fault\":\"c\",\"rung\":null,\"bound_fraction\":null,\"failover_p99_ns\":null,"
-             "\"clock\":\"real\",\"wrong_bits\":7,\"ok\":true}]}");
+  BOOST_TEST(
+      j.dump() ==
+      "{\"ok\":true,\"nodes\":2,\"gpus_per_node\":8,\"ops\":7,\"payload_bytes\":1000,\"wrong_bits\":7,"
+      "\"lost_ops\":1,\"hung_ops\":2,\"scenarios\":[{\"name\":\"two ports on one NIC, one comes back at half its "
+      "rate\",\"profile\":\"gb200-nvl72\",\"fault\":\"second port of mlx5_0 of node 0: down for 500 ms, then half "
+      "as fast\",\"rung\":\"neighbour's rail 69 %, own rail 31 %\",\"bound_fraction\":0.98765,"
+      "\"failover_p99_ns\":6123456,\"clock\":\"virtual\",\"wrong_bits\":0,\"ok\":true},{\"name\":\"a\","
+      "\"profile\":\"b\",\"fault\":\"c\",\"rung\":null,\"bound_fraction\":null,\"failover_p99_ns\":null,"
+      "\"clock\":\"real\",\"wrong_bits\":7,\"ok\":true}]}");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,4 +1,5 @@
-// The lab on real threads: small clusters, real gradients, things break in mid-op. The right bits are reduce/reference's.
+// The lab on real threads: small clusters, real gradients, things break in mid-op. The right bits are
+// reduce/reference's.
 #include "agent/lab_run.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -111,8 +112,8 @@ BOOST_AUTO_TEST_CASE(traffic_leaves_a_rail_that_swallows_everything) {
 }
 
 BOOST_AUTO_TEST_CASE(a_gpu_without_nvlink_goes_over_pcie) {
-  const Played p = play(2, {"cut n0.gpu0-gpu1.nvlink at=1ms", "cut n0.gpu1-gpu2.nvlink at=1ms",
-                            "cut n0.gpu1-gpu3.nvlink at=1ms"});
+  const Played p =
+      play(2, {"cut n0.gpu0-gpu1.nvlink at=1ms", "cut n0.gpu1-gpu2.nvlink at=1ms", "cut n0.gpu1-gpu3.nvlink at=1ms"});
   BOOST_TEST(p.carried_over("n0.gpu0-gpu1.nvlink") == 0U);
   BOOST_TEST(p.carried_by(LaneKind::kPcie) > 0U);
 }
