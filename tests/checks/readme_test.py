@@ -25,7 +25,8 @@ class Readme(unittest.TestCase):
 
     def test_paths_in_code_marks_exist(self):
         for name in re.findall(r"`((?:agent|configs|control|dataplane|scripts|tests)/[\w./-]+)[` ]", self.text):
-            self.assertTrue((SOURCE / name).exists(), name)
+            pattern = name.replace("NAME", "*")
+            self.assertTrue(any(SOURCE.glob(pattern)), name)
 
     def test_stages_have_their_file(self):
         journey = (SOURCE / "dataplane/path/README.md").read_text()
