@@ -135,8 +135,9 @@ std::vector<std::vector<double>> fractions_of(const GroupSpec& group, const Plan
 
 Bytes chunk_bytes_at(GBps slowest_GBps, const ChunkLimits& limits) {
   Bytes bytes = limits.least_bytes;
-  while (bytes * 2 <= limits.most_bytes &&
-         static_cast<double>(bytes * 2) <= slowest_GBps * static_cast<double>(limits.span_ns)) {
+  const auto moves_in = [&](Nanos span) { return slowest_GBps * static_cast<double>(span); };
+  while (bytes * 2 <= limits.most_bytes && static_cast<double>(bytes * 2) <= moves_in(limits.span_ns) &&
+         (bytes * 2 <= limits.usual_bytes || static_cast<double>(bytes) < moves_in(limits.least_span_ns))) {
     bytes *= 2;
   }
   return bytes;

@@ -24,8 +24,10 @@ struct GroupIdentity {
 
 struct ChunkLimits {
   Bytes least_bytes = 16 * kKiB;
-  Bytes most_bytes = kMiB;
-  Nanos span_ns = kMilli;  // what one chunk may take at the slowest lane's rate
+  Bytes most_bytes = 4 * kMiB;
+  Nanos span_ns = kMilli;             // what one chunk may take at the slowest lane's rate
+  Bytes usual_bytes = kMiB;           // more only for lanes so fast
+  Nanos least_span_ns = 10 * kMicro;  // that latency would count against a chunk that takes less than this
 };
 
 GroupSpec make_group_spec(const ClusterSpec& cluster, std::span<const EndpointId> members,
@@ -43,7 +45,8 @@ PlanSpec default_plan(const ClusterSpec& cluster, const GroupSpec& group, const 
 std::vector<std::uint32_t> whole_shares(const std::vector<std::vector<double>>& fractions);
 std::vector<std::vector<double>> fractions_of(const GroupSpec& group, const PlanSpec& plan);
 
-// The largest power of two within the limits that the slowest lane moves in the span.
+// The largest power of two within the limits that the slowest lane moves in the span; above usual_bytes only as long as
+// it moves the half of it in less than least_span.
 Bytes chunk_bytes_at(GBps slowest_GBps, const ChunkLimits& limits);
 
 // The nodes that hold ranks of the group, ascending; the ranks that one node holds, ascending.

@@ -76,7 +76,7 @@ struct GroupRecord {
   std::string owner;
   Nanos created_at = 0;
   NodeId creator = 0;
-  Bytes chunk_most_bytes = kMiB;
+  Bytes chunk_most_bytes = 4 * kMiB;
   std::vector<NodeId> nodes;    // that hold ranks now, ascending
   std::vector<NodeId> gone;     // that once held ranks, ascending
   std::vector<NodeId> offered;  // creation: who was asked

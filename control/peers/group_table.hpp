@@ -20,7 +20,7 @@ namespace lk {
 
 struct GroupOptions {
   std::string owner = "unknown";  // who asks, as shown to the next who wants the name
-  Bytes chunk_most_bytes = kMiB;
+  Bytes chunk_most_bytes = 4 * kMiB;
   Nanos deadline_ns = 0;  // 0: the threshold's
 };
 

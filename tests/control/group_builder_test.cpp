@@ -101,7 +101,14 @@ BOOST_AUTO_TEST_CASE(a_chunk_takes_a_millisecond_at_most) {
   BOOST_TEST(bytes(25) == lk::kMiB);
   BOOST_TEST(bytes(1) == 512 * lk::kKiB);
   BOOST_TEST(bytes(0.001) == 16 * lk::kKiB);
-  BOOST_TEST(lk::chunk_bytes_at(25, {16 * lk::kKiB, 4 * lk::kMiB, lk::kMilli}) == 4 * lk::kMiB);
+  // 10 us at 120 GB/s are 1.2 MB, more than 1 MiB; at 300 GB/s 3 MB.
+  BOOST_TEST(bytes(100) == lk::kMiB);
+  BOOST_TEST(bytes(120) == 2 * lk::kMiB);
+  BOOST_TEST(bytes(300) == 4 * lk::kMiB);
+  BOOST_TEST(bytes(900) == 4 * lk::kMiB);
+  lk::ChunkLimits small;
+  small.most_bytes = 256 * lk::kKiB;
+  BOOST_TEST(lk::chunk_bytes_at(900, small) == 256 * lk::kKiB);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
