@@ -229,7 +229,12 @@ void SessionGroups::watch_ready(Group& group, Nanos now, std::vector<RankNews>& 
     const GroupRecord* record = record_of(group, m);
     if (record == nullptr || record->state == GroupState::kEnded) {
       const bool known = record != nullptr && record->end_status != Status::kOk;
-      end_member(m, known ? record->end_status : Status::kCancelled);
+      const Status status = known ? record->end_status : Status::kCancelled;
+      if (m.here && !m.told) {  // joined anew, in vain
+        news.push_back({m.owner.client, m.number, static_cast<Rank>(&m - group.members.data()), status, 1, 0, 0,
+                        record != nullptr ? record->error : "the group is gone"});
+      }
+      end_member(m, status);
       m.ended = true;
       continue;
     }
@@ -238,7 +243,7 @@ void SessionGroups::watch_ready(Group& group, Nanos now, std::vector<RankNews>& 
       group.membership = record->spec.membership;
       end_members(group, Status::kNodeLost);
     }
-    if (!m.told && m.here) tell_ready(group, m, *record, news);
+    if (!m.told && m.here && record->state == GroupState::kReady) tell_ready(group, m, *record, news);
     least_done = std::min(least_done, m.done);
   }
   if (!anybody || (over && least_done >= last)) end_everywhere(group, now);
