@@ -82,7 +82,10 @@ bool Membership::take_for_dead(const GroupRecord& group, const std::vector<NodeI
   bool news = false;
   for (const NodeId node : nodes) {
     if (node == from || !contains(group.nodes, node)) continue;
-    news |= context_.peers.declare_dead(node, fmt::format("by the word of {}", context_.cluster.nodes[from].name));
+    const bool declared =
+        context_.peers.declare_dead(node, fmt::format("by the word of {}", context_.cluster.nodes[from].name));
+    // Dead already and still in the group: its own silence was just noticed here, and is what comes next.
+    news |= declared || context_.peers.state(node) == PeerState::kDead;
   }
   return news;
 }

@@ -56,6 +56,20 @@ BOOST_AUTO_TEST_CASE(two_of_three_go_on_within_a_second_of_the_death) {
   BOOST_TEST(world.wrong() == "");
 }
 
+// A proposal may come in the very turn in which its receiver finds the node dead by itself.
+BOOST_AUTO_TEST_CASE(survivors_agree_whoever_notices_first) {
+  const lk::ClusterSpec cluster = small_cluster(3);
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    World world(cluster, seed);
+    world.faults.most_delay_ns = 2 * kMilli;
+    const lk::GroupId id = world.create(all_gpus(world.cluster));
+    BOOST_REQUIRE(world.run_until([&] { return world.ready(id); }, kSecond));
+    world.kill(2);
+    const bool agreed = world.run_until([&] { return world.plane(1).group(id)->spec.membership == 2; }, 4 * kSecond);
+    BOOST_TEST(agreed, "seed " << seed << "\n" << world.journals());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_first_op_is_after_the_last_that_all_have_finished) {
   const lk::ClusterSpec cluster = small_cluster(3);
   World world(cluster, 2);
