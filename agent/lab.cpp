@@ -184,6 +184,7 @@ void Lab::kill(NodeId node) {
   LK_CHECK(options_.cores.reactors[place_[node]].nodes.size() == 1);
   dead_[node] = true;
   reactor_of(node).stop();
+  net_->close(node);
   bus_.fault(FaultRow{.kind = FaultKind::kCut, .target = FaultTarget::kNode, .id = node});
 }
 

@@ -74,7 +74,10 @@ void SimCluster::faults(const FaultRows& rows) {
   for (const auto& [at, n] : deaths_) wake(n, std::max(at, now()));
 }
 
-void SimCluster::kill(NodeId n) noexcept { nodes_[n]->killed = true; }
+void SimCluster::kill(NodeId n) noexcept {
+  nodes_[n]->killed = true;
+  net_->close(n);
+}
 
 bool SimCluster::bus_cut(NodeId from, NodeId to) const noexcept {
   if (nodes_[from]->killed || nodes_[to]->killed) return true;

@@ -199,4 +199,38 @@ BOOST_AUTO_TEST_CASE(nothing_leaks) {
   BOOST_TEST(w.free_staging(1) == 4U);
 }
 
+// A node that hangs does not take its messages. Its sender must not be kept awake by them at one point in time, and
+// nothing may be lost once the node goes on.
+BOOST_AUTO_TEST_CASE(a_full_inbox_is_tried_again_later) {
+  WirePair w;
+  Signal signal;
+  signal.kind = SignalKind::kHeartbeat;
+  const unsigned many = WirePair::options(true, 64).inbox * 3;
+  for (unsigned i = 0; i < many; ++i) {
+    signal.words[0] = i;
+    BOOST_REQUIRE((w.wires[0]->signal(kRail0, kFwd, 1, signal, 0) == Status::kOk));
+  }
+  Completion out[8];
+  for (Nanos now = 0; now < 10 * kMicro; now = w.wires[0]->next_time(now)) {
+    BOOST_TEST(w.wires[0]->poll(out, now) == 0U);
+    BOOST_REQUIRE(w.wires[0]->next_time(now) > now);
+  }
+  unsigned got = 0;
+  for (const auto& s : only(w.run_to(kMilli), CompletionKind::kSignal)) BOOST_REQUIRE(s.c.signal.words[0] == got++);
+  BOOST_TEST(got == many);
+}
+
+// What is sent to a dead node is lost, and takes no staging buffer with it.
+BOOST_AUTO_TEST_CASE(a_closed_inbox_swallows_what_is_sent_to_it) {
+  WirePair w(true, 4, 8);
+  w.net.close(1);
+  const auto data = pattern(kChunk, 1);
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const WorkRequest q = WirePair::request(w.cluster, kRail0, kFwd, i, kChunk, 0, data.data());
+    BOOST_REQUIRE((w.wires[0]->post(q, w.now) == Status::kOk));
+    BOOST_TEST(w.run_to(w.now + kMilli).empty());
+  }
+  BOOST_TEST(w.free_staging(0) == 8U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -6,6 +6,7 @@ LoopbackNet::LoopbackNet(const ClusterSpec& cluster, const LoopbackOptions& opti
     : cluster_(cluster),
       options_(options),
       waker_(waker),
+      closed_(cluster.nodes.size()),
       staging_(options.payload ? options.staging_bytes * options.staging_count * cluster.nodes.size() : 0) {
   const std::size_t nodes = cluster.nodes.size();
   for (std::size_t n = 0; n < nodes; ++n) {
@@ -21,6 +22,10 @@ LoopbackNet::LoopbackNet(const ClusterSpec& cluster, const LoopbackOptions& opti
 }
 
 bool LoopbackNet::send(NodeId to, const WireMessage& message) noexcept {
+  if (closed_[to].load(std::memory_order_relaxed)) {
+    if (message.staging != kNoId) free_staging(message.staging);
+    return true;
+  }
   if (!inboxes_[to]->push(message)) return false;
   if (waker_.call != nullptr) waker_.call(waker_.self, to, message.arrive_at);
   return true;

@@ -3,6 +3,7 @@
 // A port owns its node's links; a chunk for another node crosses in that node's inbox, a bounded ring.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -54,6 +55,8 @@ class LoopbackNet {
   const ClusterSpec& cluster() const noexcept { return cluster_; }
   const LoopbackOptions& options() const noexcept { return options_; }
   bool send(NodeId to, const WireMessage& message) noexcept;  // false: the inbox is full
+  // Nobody polls that node's port any more: what is sent to it from now on is lost, as on a wire that ends nowhere.
+  void close(NodeId node) noexcept { closed_[node].store(true, std::memory_order_relaxed); }  // any thread
   bool receive(NodeId node, WireMessage& out) noexcept { return inboxes_[node]->pop(out); }
 
   std::uint32_t take_staging(NodeId node) noexcept;  // kNoId when none is free
@@ -67,6 +70,7 @@ class LoopbackNet {
   LoopbackOptions options_;
   Waker waker_;
   std::vector<std::unique_ptr<Ring<WireMessage>>> inboxes_;
+  std::vector<std::atomic<bool>> closed_;                           // by node
   std::vector<std::unique_ptr<Ring<std::uint32_t>>> free_staging_;  // by node
   ReservedMemory staging_;
 };

@@ -6,6 +6,9 @@
 #include "dataplane/base/error.hpp"
 
 namespace lk {
+namespace {
+constexpr Nanos kFullInboxNs = 1000;  // until a full inbox is tried again
+}
 
 LoopbackPort::LoopbackPort(LoopbackNet& net, NodeId node, LandingMemory landing)
     : net_(net), cluster_(net.cluster()), node_(node), landing_(landing) {
@@ -27,6 +30,7 @@ LoopbackPort::LoopbackPort(LoopbackNet& net, NodeId node, LandingMemory landing)
       servers_.emplace_back(lane.nominal_GBps * scale);
     }
   }
+  unsent_.resize(cluster_.nodes.size());
   tx_epoch_.assign(cluster_.lanes.size() * 2, 1);
   rx_epoch_.assign(cluster_.lanes.size() * 2, 1);
 }
@@ -133,7 +137,20 @@ Status LoopbackPort::signal(LaneId id, Direction d, std::uint32_t epoch, const S
 }
 
 void LoopbackPort::send_out(NodeId to, const WireMessage& m) noexcept {
-  if (!unsent_.empty() || !net_.send(to, m)) unsent_.emplace_back(to, m);
+  if (unsent_[to].empty() && net_.send(to, m)) return;
+  unsent_[to].push_back(m);
+  ++unsent_count_;
+}
+
+// Each inbox has a queue of its own: a node that does not take its messages must not keep the others' back.
+void LoopbackPort::send_unsent() noexcept {
+  if (unsent_count_ == 0) return;
+  for (NodeId to = 0; to < unsent_.size(); ++to) {
+    while (!unsent_[to].empty() && net_.send(to, unsent_[to].front())) {
+      unsent_[to].pop_front();
+      --unsent_count_;
+    }
+  }
 }
 
 void LoopbackPort::open(LaneId lane, Direction d, std::uint32_t epoch) noexcept {
@@ -283,7 +300,7 @@ void LoopbackPort::finish(std::uint32_t index, Nanos now) noexcept {
 }
 
 unsigned LoopbackPort::poll(std::span<Completion> out, Nanos now) noexcept {
-  while (!unsent_.empty() && net_.send(unsent_.front().first, unsent_.front().second)) unsent_.erase(unsent_.begin());
+  send_unsent();
   WireMessage m;
   for (unsigned i = 0; i < 64 && net_.receive(node_, m); ++i) arrive(m, now);
   while (!heap_.empty() && heap_.front().at <= now) {
@@ -303,8 +320,9 @@ unsigned LoopbackPort::poll(std::span<Completion> out, Nanos now) noexcept {
 }
 
 Nanos LoopbackPort::next_time(Nanos now) const noexcept {
-  if (done_head_ < done_.size() || !unsent_.empty()) return now;
-  return heap_.empty() ? kNever : heap_.front().at;
+  if (done_head_ < done_.size()) return now;
+  const Nanos again = unsent_count_ == 0 ? kNever : now + kFullInboxNs;
+  return heap_.empty() ? again : std::min(again, heap_.front().at);
 }
 
 void LoopbackPort::set_rate(LinkId link, Direction d, double fraction, Nanos now) noexcept {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "dataplane/lane/loopback/link_server.hpp"
@@ -72,6 +73,7 @@ class LoopbackPort final : public Wire {
   void finish(std::uint32_t index, Nanos now) noexcept;
   void land(const Record& r) noexcept;
   void send_out(NodeId to, const WireMessage& m) noexcept;
+  void send_unsent() noexcept;
   void complete(const Record& r, WorkStatus status) noexcept;
   void flush_side(LaneId lane, Direction d) noexcept;
   void forget_received(std::size_t side) noexcept;
@@ -89,7 +91,8 @@ class LoopbackPort final : public Wire {
   std::vector<Due> heap_;
   std::vector<Completion> done_;  // FIFO from done_head_
   std::size_t done_head_ = 0;
-  std::vector<std::pair<NodeId, WireMessage>> unsent_;  // for inboxes that were full
+  std::vector<std::deque<WireMessage>> unsent_;  // by node: for its inbox, which was full
+  std::size_t unsent_count_ = 0;
   std::uint64_t sequence_ = 0;
 };
 
