@@ -222,7 +222,7 @@ void LabRun::take_result(const OpResult& result) {
     return;
   }
   const auto it = live_.find(i);
-  if (it == live_.end()) {
+  if (it == live_.end() || !it->second.got.insert(result.rank).second) {
     ++report_.lost_ops;
     fail(fmt::format("op {}: rank {} got a second result", i + 1, result.rank));
     return;
@@ -232,8 +232,8 @@ void LabRun::take_result(const OpResult& result) {
   report_.wrong_bits += wrong;
   if (wrong != 0) fail(fmt::format("op {}: rank {} has {} wrong bits", i + 1, result.rank, wrong));
   report_.payload_bytes += job_.ops[i].count * size_of(job_.ops[i].dtype);
-  r.returned = std::max(r.returned, i + 1);
-  if (++live.results < spec_.members.size()) return;
+  ++r.returned;
+  if (live.got.size() < spec_.members.size()) return;
   finished_[i] = true;
   ++report_.ops;
   free_.push_back(std::move(live.memory));

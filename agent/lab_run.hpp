@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,11 +58,11 @@ class LabRun {
     bool gone = false;
     bool failing = false;   // an op failed: waits for the new membership
     unsigned next = 0;      // op to enter
-    unsigned returned = 0;  // ops that came back
+    unsigned returned = 0;  // ops that came back; young ones may do so before old ones
   };
   struct LiveOp {
     std::unique_ptr<LabOpMemory> memory;
-    unsigned results = 0;
+    std::set<Rank> got;  // ranks with their result
   };
 
   bool make_group();

@@ -10,7 +10,6 @@ SimRun::SimRun(const ClusterSpec& cluster, const SimJob& job) : job_(job), sim_(
   report_.started.assign(job.ops.size(), -1);
   report_.finished.assign(job.ops.size(), -1);
   report_.lane_bytes.assign(cluster.lanes.size() * 2, 0);
-  results_.assign(job.ops.size(), 0);
 }
 
 SimRun::~SimRun() = default;
@@ -101,7 +100,6 @@ void SimRun::enter(RankState& r, Rank rank) {
   LiveOp& live = live_[i];
   if (live.memory == nullptr)
     live.memory = std::make_unique<OpMemory>(op, job_.seed * 131 + i, spec_, job_.options.engine.payload);
-  ++live.entered;
   OpRequest q;
   q.number = spec_.first_op + (i - base_);
   q.count = op.count;
@@ -177,18 +175,22 @@ void SimRun::take_result(const OpResult& result) {
     r.failing = true;
     return;
   }
-  LiveOp& live = live_.at(i);
+  const auto it = live_.find(i);
+  if (it == live_.end() || !it->second.got.insert(result.rank).second) {
+    ++report_.lost_ops;
+    fail(fmt::format("op {}: rank {} got a second result", i, result.rank));
+    return;
+  }
+  LiveOp& live = it->second;
   const std::uint64_t wrong = live.memory->wrong_bits(result.rank);
   report_.wrong_bits += wrong;
   if (wrong != 0) fail(fmt::format("op {}: rank {} has {} wrong bits", i, result.rank, wrong));
   report_.payload_bytes += job_.ops[i].count * size_of(job_.ops[i].dtype);
-  r.returned = std::max(r.returned, i + 1);
-  ++live.results;
-  results_[i] = live.results;
-  if (live.results == spec_.members.size()) {
+  ++r.returned;
+  if (live.got.size() == spec_.members.size()) {
     report_.finished[i] = sim_.now();
     ++report_.ops;
-    live_.erase(i);
+    live_.erase(it);
   }
 }
 

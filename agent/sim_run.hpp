@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,12 +54,12 @@ class SimRun {
     EndpointId endpoint = 0;
     bool gone = false;
     unsigned next = 0;      // op to enter
-    unsigned returned = 0;  // ops that came back, in order of number
+    unsigned returned = 0;  // ops that came back; young ones may do so before old ones
     bool failing = false;   // an op failed: waits for the new membership
   };
   struct LiveOp {
     std::unique_ptr<OpMemory> memory;
-    unsigned results = 0, entered = 0;
+    std::set<Rank> got;  // ranks with their result
   };
 
   bool make_group();
@@ -86,7 +87,6 @@ class SimRun {
   unsigned base_ = 0;                                    // op index of spec_.first_op
   std::map<unsigned, LiveOp> live_;                      // by op index
   std::vector<std::pair<unsigned, LiveOp>> old_memory_;  // of memberships that are over: engines may hold it yet
-  std::vector<unsigned> results_;                        // by op index
   std::vector<Nanos> not_before_;
   bool released_ = false, partitioned_ = false;
   std::vector<Nanos> fault_begins_;

@@ -80,7 +80,8 @@ struct LaneSide {
   Nanos round_trip_ns = 0;  // as the last probe found it
   unsigned recent_failures = 0;
   Nanos first_recent_failure = 0;
-  Nanos flap_hold_ns = 0;
+  Nanos flap_hold_ns = 0;  // the last one
+  Nanos held_until = 0;    // flapping: not probed before that, unless it is the last way
 
   // For show.
   std::uint64_t chunks = 0, resent = 0, failures = 0;

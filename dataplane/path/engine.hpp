@@ -174,6 +174,7 @@ class Engine final : public Poller {
   void forget_peer(NodeId node, Nanos now) noexcept;
   // probe.cpp
   void schedule_probe(LaneSide& s, Nanos now) noexcept;
+  void keep_last_way(const Trunk& t, Nanos now) noexcept;
   void send_probe(std::uint32_t side, Nanos now) noexcept;
   void on_probe(const Signal& s, Nanos now) noexcept;
   void on_echo(const Completion& c, Nanos now) noexcept;

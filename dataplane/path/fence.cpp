@@ -23,6 +23,7 @@ void Engine::fail_side(std::uint32_t side, Cause cause, Nanos now) noexcept {
   if (!was_probing) emit_lane(EventKind::kLaneDown, s, cause, 0, now);
   take_orphans(side, cause, now);
   mark_dirty(s.trunk);
+  if (!other_open(s)) keep_last_way(trunks_[s.trunk], now);
   if (!s.far) {
     for (const std::uint32_t word : s.unlanded) free_unlanded(word);
     s.unlanded.clear();
@@ -182,7 +183,7 @@ void Engine::on_port(LinkId link, bool up, Nanos now) noexcept {
     if (!up) {
       fail_side(side, Cause::kPortEvent, now);
     } else if (s.state == LaneState::kDown) {
-      s.probe_at = std::min(s.probe_at, std::max(now, s.failed_at + s.flap_hold_ns));
+      s.probe_at = std::min(s.probe_at, std::max(now, s.held_until));
       arm(s.probe_at);
     }
   }

@@ -1,11 +1,15 @@
 // Probe and return: a lane that is down is tried for as long as it takes: first soon, then less often, up to a cap. It
-// is up when data went both ways over it. A lane that fails again and again is held down longer each time, and says so.
+// is up when data went both ways over it. A lane that fails again and again is held down longer each time, and says so;
+// but never the last way between two GPUs: some bytes between two failures are better than none.
 // Between nodes the node of the lane's first end (a) begins; the other one may ask it to.
 #include <algorithm>
 
 #include "dataplane/path/engine.hpp"
 
 namespace lk {
+namespace {
+constexpr Nanos kLastWayProbeNs = 10 * kMilli;
+}
 
 void Engine::schedule_probe(LaneSide& s, Nanos now) noexcept {
   if (now - s.first_recent_failure > options_.flap_window_ns) {
@@ -15,15 +19,30 @@ void Engine::schedule_probe(LaneSide& s, Nanos now) noexcept {
   }
   ++s.recent_failures;
   s.probe_wait_ns = options_.probe_first_ns;
-  if (s.recent_failures >= options_.flap_limit) {
+  s.held_until = 0;
+  if (!other_open(s)) {
+    keep_last_way(trunks_[s.trunk], now);
+  } else if (s.recent_failures >= options_.flap_limit) {
     s.flap_hold_ns = std::clamp(s.flap_hold_ns * 2, options_.flap_hold_ns, options_.flap_hold_most_ns);
     s.recent_failures = 0;
     emit_lane(EventKind::kLaneFlapping, s, Cause::kNone, static_cast<std::uint64_t>(s.flap_hold_ns), now);
-    s.probe_at = now + s.flap_hold_ns;
+    s.probe_at = s.held_until = now + s.flap_hold_ns;
   } else {
     s.probe_at = now + s.probe_wait_ns;
   }
   arm(s.probe_at);
+}
+
+// Nothing is left between two GPUs: every lane between them is tried soon, whatever it did before.
+void Engine::keep_last_way(const Trunk& t, Nanos now) noexcept {
+  for (const std::uint32_t side : t.sides) {
+    LaneSide& s = sides_[side];
+    if (s.state != LaneState::kDown || (s.far && peers_[s.peer].dead)) continue;
+    s.held_until = 0;
+    s.probe_wait_ns = std::min(s.probe_wait_ns, kLastWayProbeNs);
+    s.probe_at = std::min(s.probe_at, now + s.probe_wait_ns);
+    arm(s.probe_at);
+  }
 }
 
 void Engine::send_probe(std::uint32_t side, Nanos now) noexcept {
@@ -64,7 +83,7 @@ void Engine::on_probe(const Signal& p, Nanos now) noexcept {
   LaneSide& s = sides_[side];
   if (!s.ours || !s.far || s.peer != p.from) return;
   if (p.epoch == 0) {
-    if (s.state == LaneState::kDown && now >= s.failed_at + s.flap_hold_ns && spec_of(s).a == s.from)
+    if (s.state == LaneState::kDown && now >= s.held_until && spec_of(s).a == s.from)
       send_probe(side, now);
     return;
   }
