@@ -13,7 +13,7 @@ namespace lk {
 namespace {
 
 constexpr unsigned kDepth = 3;
-constexpr unsigned kSteadyOps = 16;
+constexpr unsigned kSteadyOps = 48;
 
 SimJob job_of(const Scenario& s, const ClusterSpec& cluster, const MeasureOptions& options) {
   SimJob job;
