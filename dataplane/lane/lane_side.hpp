@@ -22,10 +22,16 @@
 
 namespace lk {
 
-inline constexpr unsigned kLaneRequests = 40;  // requests of one side not settled; a Fence names them all
+inline constexpr unsigned kLaneRequests =
+    40;  // requests of one side not settled, and missing slots; a Fence names them all
 
 inline constexpr std::uint32_t kSilentSignals = 8;  // so many without proof: the lane may be swallowing them
 inline constexpr Nanos kProofLasts = 150 * kMilli;
+
+struct MissingSlot {
+  std::uint32_t word = 0;  // (slot << 16) | generation
+  Nanos since = 0;
+};
 
 struct LaneSide {
   LaneId lane = kNoId;
@@ -72,7 +78,7 @@ struct LaneSide {
   std::array<std::uint32_t, kLaneRequests> fence_slots{};  // (slot << 16) | generation, in quarantine
   std::array<std::uint64_t, kLaneRequests> fence_tokens{};
   unsigned fence_count = 0;
-  std::vector<std::uint32_t> unlanded;  // inside the node: slots of settled requests that may still be written
+  std::vector<MissingSlot> missing;  // of settled requests that may still be written (path/loss.cpp), oldest first
   Nanos probe_at = kNever;
   Nanos probe_wait_ns = 0;
   Nanos probe_deadline = kNever;

@@ -56,6 +56,7 @@ void Engine::build_sides() {
         trunks_.back().far = s.far;
       }
       s.trunk = trunk;
+      s.missing.reserve(kLaneRequests);
       ours_.push_back(id * 2 + d);
       trunks_[trunk].sides.push_back(id * 2 + d);
       if (s.far) peers_[s.peer].sides.push_back(id * 2 + d);

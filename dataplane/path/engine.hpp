@@ -109,7 +109,6 @@ class Engine final : public Poller {
   void retire(std::uint32_t transfer, Nanos now) noexcept;
   void settle(std::uint32_t request, Nanos now) noexcept;
   void settle_reaped(std::uint32_t transfer, Nanos now) noexcept;
-  void free_unlanded(std::uint32_t word) noexcept;
   void free_transfer_if_done(std::uint32_t transfer) noexcept;
   void on_ack(const Signal& s, Nanos now) noexcept;
   // route.cpp
@@ -162,6 +161,11 @@ class Engine final : public Poller {
   bool other_live(const LaneSide& s) const noexcept;
   void watch_ops(Nanos now) noexcept;
   void heartbeat(Nanos now) noexcept;
+  // loss.cpp
+  bool is_missing(const LaneSide& s, std::uint32_t word) const noexcept;
+  void note_missing(const Request& r, Nanos now) noexcept;
+  void free_missing(std::uint32_t word) noexcept;
+  void watch_losses(Nanos now) noexcept;
   // fence.cpp
   void fail_side(std::uint32_t side, Cause cause, Nanos now) noexcept;
   void take_orphans(std::uint32_t side, Cause cause, Nanos now) noexcept;
@@ -240,6 +244,7 @@ class Engine final : public Poller {
   std::vector<std::uint32_t> starved_;  // trunks that wait for a buffer, retried when a request settles
   std::vector<std::uint32_t> scan_;     // tick's own
   std::vector<std::uint32_t> ailing_;   // our sides that are not up
+  std::vector<std::uint32_t> losing_;   // our sides with missing slots
   std::vector<Flow> flows_;
   std::vector<std::uint32_t> credits_due_;
   std::vector<std::unique_ptr<EngineGroup>> groups_;  // by id

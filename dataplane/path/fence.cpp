@@ -6,6 +6,9 @@
 #include "dataplane/path/engine.hpp"
 
 namespace lk {
+namespace {
+constexpr std::uint64_t kNoToken = ~std::uint64_t{0};  // a slot whose chunk got through another way
+}
 
 void Engine::fail_side(std::uint32_t side, Cause cause, Nanos now) noexcept {
   LaneSide& s = sides_[side];
@@ -23,10 +26,10 @@ void Engine::fail_side(std::uint32_t side, Cause cause, Nanos now) noexcept {
   if (!was_probing) emit_lane(EventKind::kLaneDown, s, cause, 0, now);
   take_orphans(side, cause, now);
   mark_dirty(s.trunk);
-  if (!other_open(s)) keep_last_way(trunks_[s.trunk], now);
+  if (!other_live(s)) keep_last_way(trunks_[s.trunk], now);
   if (!s.far) {
-    for (const std::uint32_t word : s.unlanded) free_unlanded(word);
-    s.unlanded.clear();
+    for (const MissingSlot& m : s.missing) free_missing(m.word);
+    s.missing.clear();
     return schedule_probe(s, now);
   }
   Event e;
@@ -62,6 +65,13 @@ void Engine::take_orphans(std::uint32_t side, Cause cause, Nanos now) noexcept {
     if (r.reaped) settle(ri, now);
     ri = previous;
   }
+  if (!s.far) return;
+  for (const MissingSlot& m : s.missing) {
+    if (s.fence_count == kLaneRequests) break;
+    s.fence_slots[s.fence_count] = m.word;
+    s.fence_tokens[s.fence_count++] = kNoToken;
+  }
+  s.missing.clear();
 }
 
 void Engine::send_fence(LaneSide& s, Nanos now) noexcept {
@@ -129,7 +139,7 @@ void Engine::on_fence_ack(const Signal& f, Nanos now) noexcept {
     return;
   s.fence_acknowledged = true;
   for (unsigned i = 0; i < s.fence_count; ++i) {
-    if ((f.words[0] >> i & 1) == 0) continue;
+    if ((f.words[0] >> i & 1) == 0 || s.fence_tokens[i] == kNoToken) continue;
     // It has this chunk: the acknowledgement was lost.
     const auto xi = static_cast<std::uint32_t>(s.fence_tokens[i]);
     Transfer& x = transfers_[xi];

@@ -274,6 +274,7 @@ void Engine::on_ack(const Signal& sig, Nanos now) noexcept {
     if (x.op == nullptr || x.generation != static_cast<std::uint32_t>(sig.words[i] >> 32)) continue;
     for (const std::uint32_t ri : x.request) {
       if (ri != kNoId && posted_[ri].slot == static_cast<std::uint32_t>(sig.words[i + 1])) {
+        posted_[ri].landed = true;
         progress(sides_[posted_[ri].side], posted_[ri], now);
         break;
       }
@@ -310,7 +311,7 @@ void Engine::settle_reaped(std::uint32_t index, Nanos now) noexcept {
 }
 
 // A request has no more effect: its lane's queue moves on.
-void Engine::settle(std::uint32_t ri, Nanos) noexcept {
+void Engine::settle(std::uint32_t ri, Nanos now) noexcept {
   Request& r = posted_[ri];
   LaneSide& s = sides_[r.side];
   (r.previous != kNoId ? posted_[r.previous].next : s.head) = r.next;
@@ -323,14 +324,7 @@ void Engine::settle(std::uint32_t ri, Nanos) noexcept {
     if (s.state == LaneState::kUp) s.orphan_reported = false;
     if (s.state == LaneState::kStalled) arm(0);
   }
-  // A slot of our own (a message lane inside the node) that nothing landed in: while the lane is not reset something
-  // still may, however late.
-  if (!s.far && r.slot != kNoId) {
-    if (s.state == LaneState::kDown || s.state == LaneState::kProbing)
-      free_unlanded(r.slot);
-    else
-      s.unlanded.push_back(r.slot);
-  }
+  if (r.slot != kNoId) note_missing(r, now);
   Transfer& x = transfers_[r.transfer];
   std::replace(x.request, x.request + kMostPosts, ri, kNoId);
   const std::uint32_t xi = r.transfer;
@@ -339,11 +333,6 @@ void Engine::settle(std::uint32_t ri, Nanos) noexcept {
   mark_dirty(s.trunk);
   for (const std::uint32_t t : starved_) mark_dirty(t);
   starved_.clear();
-}
-
-void Engine::free_unlanded(std::uint32_t word) noexcept {
-  const std::uint32_t slot = word >> 16;
-  if (slots_.state(slot) == SlotState::kGranted && slots_.generation(slot) == (word & 0xffff)) slots_.give_back(slot);
 }
 
 void Engine::free_transfer_if_done(std::uint32_t index) noexcept {

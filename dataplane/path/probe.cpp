@@ -20,7 +20,7 @@ void Engine::schedule_probe(LaneSide& s, Nanos now) noexcept {
   ++s.recent_failures;
   s.probe_wait_ns = options_.probe_first_ns;
   s.held_until = 0;
-  if (!other_open(s)) {
+  if (!other_live(s)) {
     keep_last_way(trunks_[s.trunk], now);
   } else if (s.recent_failures >= options_.flap_limit) {
     s.flap_hold_ns = std::clamp(s.flap_hold_ns * 2, options_.flap_hold_ns, options_.flap_hold_most_ns);
@@ -59,6 +59,8 @@ void Engine::send_probe(std::uint32_t side, Nanos now) noexcept {
   Signal p = new_signal(s.far ? SignalKind::kProbe : SignalKind::kProbeEcho, s.peer);
   p.lane = s.lane;
   if (s.far && spec_of(s).a != s.from) {  // ask the other end to begin
+    p.words[0] = s.epoch;
+    p.count = 1;
     send_signal(p, now, s.lane);
     return;
   }
@@ -83,8 +85,10 @@ void Engine::on_probe(const Signal& p, Nanos now) noexcept {
   LaneSide& s = sides_[side];
   if (!s.ours || !s.far || s.peer != p.from) return;
   if (p.epoch == 0) {
-    if (s.state == LaneState::kDown && now >= s.held_until && spec_of(s).a == s.from)
-      send_probe(side, now);
+    if (s.state == LaneState::kDown && now >= s.held_until && spec_of(s).a == s.from) send_probe(side, now);
+    // It never heard the end of our last probe, so its end of this life of the lane is closed.
+    const bool half_open = s.state == LaneState::kUp || s.state == LaneState::kStalled;
+    if (half_open && p.count == 1 && p.words[0] == s.epoch) fail_side(side, Cause::kFencedByPeer, now);
     return;
   }
   if (s.state == LaneState::kUp || s.state == LaneState::kStalled) {

@@ -11,6 +11,7 @@ void Engine::tick(Nanos now) noexcept {
   next_tick_ = kNever;
   scan_.assign(busy_.begin(), busy_.end());  // a copy: what is found changes the list
   for (const std::uint32_t side : scan_) watch_side(side, now);
+  watch_losses(now);
   scan_.assign(ailing_.begin(), ailing_.end());
   for (const std::uint32_t side : scan_) {
     LaneSide& s = sides_[side];
@@ -66,6 +67,7 @@ void Engine::watch_side(std::uint32_t side, Nanos now) noexcept {
     ailing_.push_back(side);
     ++counters_[Counter::lane_stalled];
     emit_lane(EventKind::kLaneStalled, s, Cause::kStall, static_cast<std::uint64_t>(now - head.posted_at), now);
+    if (!other_live(s)) keep_last_way(trunks_[s.trunk], now);
   }
   hedge_late(side, now);
   if (s.state != LaneState::kStalled) return;

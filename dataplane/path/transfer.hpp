@@ -66,6 +66,7 @@ struct Request {
   Nanos deadline = 0;
   Nanos expected_ns = 0;
   bool reaped = false;  // its completion was seen
+  bool landed = false;  // its chunk was acknowledged from this very slot
   bool in_use = false;
   bool relayed = false;  // holds a relay buffer
 };
