@@ -48,7 +48,8 @@ enum class SignalKind : std::uint8_t {
                // generation
   kFence,      // lane, epoch: I reset my side; words: slots I used on it and that are not acknowledged
   kFenceAck,   // lane, epoch: your Fence is done here; words[0]: bitmap of what I have of your list
-  kProbe,      // lane, epoch: open with this epoch and answer over the lane itself
+  kProbe,      // lane, epoch: open with this epoch and answer over the lane itself; epoch 0: begin one, I closed the
+               // epoch of words[0]
   kProbeEcho,  // over the lane itself
   kProbeBack,  // over the lane itself: the other direction works too
   kHeartbeat,  // words[0]: the sender's turn counter
