@@ -67,10 +67,10 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
-// Not more digits than anybody reads.
+// One digit after the point of the largest unit that fits: 6.1ms, 48.3ms, 5us.
 std::string short_span(Nanos ns) {
   for (const Nanos unit : {kSecond, kMilli, kMicro}) {
-    if (ns >= 10 * unit) return span_text((ns + unit / 20) / (unit / 10) * (unit / 10));
+    if (ns >= unit) return span_text((ns + unit / 20) / (unit / 10) * (unit / 10));
   }
   return span_text(ns);
 }
