@@ -133,6 +133,27 @@ Nanos ping_pong(const ReactorOptions& options, std::uint64_t rounds) {
   return end - begin;
 }
 
+// The same between two threads without a loop: each gives the core away until it is its turn.
+Nanos bare_ping_pong(std::uint64_t rounds) {
+  const MonotonicClock clock;
+  std::atomic<std::uint64_t> value{0};
+  const auto side = [&](std::uint64_t parity) {
+    pin_to_first_core();
+    for (std::uint64_t v = value; v < rounds; v = value) {
+      if (v % 2 == parity) {
+        value = v + 1;
+      } else {
+        ::sched_yield();
+      }
+    }
+  };
+  const Nanos begin = clock.now();
+  std::thread first(side, 0), second(side, 1);
+  first.join();
+  second.join();
+  return clock.now() - begin;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(reactor_test)
@@ -295,15 +316,23 @@ BOOST_AUTO_TEST_CASE(a_sleeper_with_work_keeps_the_reactor_awake) {
   BOOST_TEST(sleepy.disarmed == 100);
 }
 
+// Against two bare threads that yield to each other on the same core, a little while each in turn: the best of a few
+// tries is what the machine can do when nobody else takes the core.
 BOOST_AUTO_TEST_CASE(two_reactors_on_one_core_do_not_starve_each_other) {
-  constexpr Nanos kRounds = 20000;
-  const Nanos shared = ping_pong({.pause_ns = 0}, std::uint64_t{kRounds});
-  const Nanos alone = ping_pong({}, std::uint64_t{kRounds});
-  BOOST_TEST_MESSAGE("two reactors on one core: " << shared / kRounds << " ns a number with the core known as shared, "
-                                                  << alone / kRounds << " ns with the pause of a core of its own");
-  // Pure spinning takes a scheduler's slice for each hop, some 3 ms.
-  BOOST_TEST(shared / kRounds < 100 * kMicro);
-  BOOST_TEST(alone / kRounds < 200 * kMicro);
+  constexpr std::uint64_t kRounds = 2000;
+  const ReactorOptions on_shared{.pause_ns = 0}, on_its_own{};
+  Nanos bare = kNever, shared = kNever, own = kNever;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    bare = std::min(bare, bare_ping_pong(kRounds) / Nanos{kRounds});
+    shared = std::min(shared, ping_pong(on_shared, kRounds) / Nanos{kRounds});
+    own = std::min(own, ping_pong(on_its_own, kRounds) / Nanos{kRounds});
+  }
+  BOOST_TEST_MESSAGE("two reactors on one core: " << shared << " ns a number with the core known as shared, " << own
+                                                  << " ns with the pause of a core of its own, " << bare
+                                                  << " ns between bare threads");
+  // As long is right; pure spinning takes a scheduler's slice for each hop, thousands of times as long.
+  BOOST_TEST(shared < 30 * bare);
+  BOOST_TEST(own < 30 * bare + 2 * on_its_own.pause_ns);  // each of the two rests before it gives the core away
 }
 
 BOOST_AUTO_TEST_SUITE_END()
