@@ -29,7 +29,7 @@ LabReport play(const LabSetting& setting, LabGradients& gradients, const Cluster
   Lab lab(cluster, {setting.config, setting.control, plan_cores(setting.machine, nodes, 0, {}), setting.scale, nodes});
   LabRun run(lab, gradients, std::move(job));
   lab.start(setting.threads);
-  const LabReport report = run.run([&](const LabReport& r) {
+  LabReport report = run.run([&](const LabReport& r) {
     if (setting.progress) setting.progress(what, r);
   });
   for (const std::string& line : report.journal) spdlog::info("  {}", line);
