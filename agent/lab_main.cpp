@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -14,6 +13,7 @@
 #include "agent/eal.hpp"
 #include "agent/lab_play.hpp"
 #include "agent/launch.hpp"
+#include "agent/options.hpp"
 #include "control/topology/machines.hpp"
 #include "dataplane/base/error.hpp"
 
@@ -164,24 +164,16 @@ int main(int count, char** words) {
   spdlog::set_default_logger(log);
   try {
     lk::Arguments a;
-    CLI::App app(
-        "lanekeeper-lab: real gradients and every fault scenario on real threads.\nExample: lanekeeper-lab --only "
-        "rail-cut");
-    app.add_flag("--json", a.json, "one JSON object on stdout instead of the table");
-    app.add_option("--only", a.only, "this scenario alone: its name, or its file's without .toml");
-    app.add_flag("--no-sim", a.no_sim, "no figures from the simulator: no share of the bound, no failover time");
-    app.add_option("--scale", a.scale, "every rate times this, instead of what fits this machine's memory")
-        ->check(CLI::Range(1e-6, 1.0));
-    app.add_option("--faults", a.faults, "folder of scenario files");
-    app.add_option("--gradients", a.gradients, "folder of safetensors files");
-    try {
-      app.parse(count, words);
-    } catch (const CLI::Success& e) {
-      return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-      fmt::print(stderr, "lanekeeper-lab: {}, see --help\n", e.what());
-      return 2;
-    }
+    lk::Options options("lanekeeper-lab",
+                        "lanekeeper-lab: real gradients and every fault scenario on real threads.\nExample: "
+                        "lanekeeper-lab --only rail-cut");
+    options.flag("--json", a.json, "one JSON object on stdout instead of the table");
+    options.text("--only", a.only, "this scenario alone: its name, or its file's without .toml");
+    options.flag("--no-sim", a.no_sim, "no figures from the simulator: no share of the bound, no failover time");
+    options.number("--scale", a.scale, "every rate times this, instead of what fits this machine's memory", 1e-6, 1.0);
+    options.text("--faults", a.faults, "folder of scenario files");
+    options.text("--gradients", a.gradients, "folder of safetensors files");
+    if (const auto code = options.parse(count, words)) return *code;
     return lk::run(a);
   } catch (const lk::InputError& e) {
     fmt::print(stderr, "lanekeeper-lab: {}\n", e.what());

@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -15,11 +14,12 @@
 #include "agent/control_loop.hpp"
 #include "agent/eal.hpp"
 #include "agent/launch.hpp"
+#include "agent/options.hpp"
 #include "dataplane/base/error.hpp"
 
 namespace {
 
-struct Options {
+struct Arguments {
   std::string loopback, config_file;
   std::optional<std::string> nodes, gpu, nic, socket, rate_scale, log_level;
   bool check = false;
@@ -32,7 +32,7 @@ void set_up_log(const std::string& level) {
   spdlog::set_default_logger(log);
 }
 
-lk::Config read_config(const Options& o) {
+lk::Config read_config(const Arguments& o) {
   lk::Config config;
   if (!o.config_file.empty()) config.read_file(o.config_file);
   lk::read_loopback(config, o.loopback);
@@ -73,7 +73,7 @@ void log_plan(const lk::ClusterSpec& cluster, double scale, const lk::CorePlan& 
   for (const std::string& line : lk::core_plan_lines(cores)) spdlog::info("{}", line);
 }
 
-int run(const Options& o) {
+int run(const Arguments& o) {
   lk::Config config = read_config(o);
   set_up_log(config.values().log_level);
   const lk::ControlOptions control = lk::control_of(config);
@@ -108,30 +108,22 @@ int run(const Options& o) {
 }  // namespace
 
 int main(int count, char** words) {
-  Options o;
-  CLI::App app(
-      "lanekeeperd: the node agent of Lanekeeper.\nExample: lanekeeperd --loopback configs/lab/dgx-a100.toml "
-      "--socket /tmp/lk.sock");
-  app.add_option("--loopback", o.loopback,
-                 "emulate nodes: a config (.toml), a capture (.txt, .xml) or a profile's name")
-      ->required();
-  app.add_option("--config", o.config_file, "config file that is read first; see lanectl config template");
-  app.add_flag("--check", o.check, "read everything, print the plan, start nothing");
-  app.add_option("--nodes", o.nodes, "emulated nodes");
-  app.add_option("--gpu", o.gpu, "GPU board where the capture does not say, such as a100");
-  app.add_option("--nic", o.nic, "NIC generation where the capture does not say, such as hdr");
-  app.add_option("--rate-scale", o.rate_scale, "every rate times this; auto fits this machine's memory");
-  app.add_option("--socket", o.socket, "path of the control socket");
-  app.add_option("--log-level", o.log_level, "debug, info, warning or error");
-  app.set_version_flag("--version", std::string("lanekeeperd ") + LK_VERSION);
-  try {
-    app.parse(count, words);
-  } catch (const CLI::Success& e) {
-    return app.exit(e);
-  } catch (const CLI::ParseError& e) {
-    fmt::print(stderr, "lanekeeperd: {}, see --help\n", e.what());
-    return 2;
-  }
+  Arguments o;
+  lk::Options options("lanekeeperd",
+                      "lanekeeperd: the node agent of Lanekeeper.\nExample: lanekeeperd --loopback "
+                      "configs/lab/dgx-a100.toml --socket /tmp/lk.sock");
+  options.text("--loopback", o.loopback, "emulate nodes: a config (.toml), a capture (.txt, .xml) or a profile's name",
+               true);
+  options.text("--config", o.config_file, "config file that is read first; see lanectl config template");
+  options.flag("--check", o.check, "read everything, print the plan, start nothing");
+  options.text("--nodes", o.nodes, "emulated nodes");
+  options.text("--gpu", o.gpu, "GPU board where the capture does not say, such as a100");
+  options.text("--nic", o.nic, "NIC generation where the capture does not say, such as hdr");
+  options.text("--rate-scale", o.rate_scale, "every rate times this; auto fits this machine's memory");
+  options.text("--socket", o.socket, "path of the control socket");
+  options.text("--log-level", o.log_level, "debug, info, warning or error");
+  options.version(std::string("lanekeeperd ") + LK_VERSION);
+  if (const auto code = options.parse(count, words)) return *code;
   try {
     return run(o);
   } catch (const lk::InputError& e) {

@@ -2,13 +2,13 @@
 // Exit 0 only if all is right, 1 if something is not, 2 for wrong use.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "agent/config_value.hpp"
+#include "agent/options.hpp"
 #include "agent/sim_measure.hpp"
 #include "dataplane/base/crc32c.hpp"
 #include "dataplane/base/error.hpp"
@@ -159,26 +159,22 @@ int run_seeds(const Arguments& a) {
 
 int main_of(int argc, char** argv) {
   Arguments a;
-  CLI::App app(
-      "Runs the data path and the control plane on a virtual clock.\n"
-      "Example: lanekeeper-sim --profile dgx-a100 --nodes 2 --seed 7 --faults storm --ops 40 --json");
-  app.add_option("--profile", a.profile, "a named profile, a capture file, or `mixed`: drawn from the seed");
-  app.add_option("--nodes", a.nodes, "emulated nodes")->check(CLI::Range(1, 1024));
-  app.add_option("--seed", a.seed, "first seed");
-  app.add_option("--seeds", a.seeds, "how many seeds, one after the other")->check(CLI::PositiveNumber);
-  app.add_option("--faults", a.faults, "none, single, storm, or a scenario file");
-  app.add_option("--ops", a.ops, "ops of every rank")->check(CLI::Range(1, 1000000));
-  app.add_option("--bytes", a.bytes, "size of every op (512MiB); without it: mixed ops of mixed sizes");
-  app.add_option("--events", a.events, "write the engines' events to this file");
-  app.add_option("--dump-bound", a.dump_bound,
-                 "write the input of the bound's linear program to this file (scenario files)");
-  app.add_flag("--payload-off", a.payload_off, "only time passes; nothing is copied or checked");
-  app.add_flag("--json", a.json, "one JSON object on stdout");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
+  Options options("lanekeeper-sim",
+                  "Runs the data path and the control plane on a virtual clock.\n"
+                  "Example: lanekeeper-sim --profile dgx-a100 --nodes 2 --seed 7 --faults storm --ops 40 --json");
+  options.text("--profile", a.profile, "a named profile, a capture file, or `mixed`: drawn from the seed");
+  options.number("--nodes", a.nodes, "emulated nodes", 1, 1024);
+  options.number("--seed", a.seed, "first seed");
+  options.number("--seeds", a.seeds, "how many seeds, one after the other", 1);
+  options.text("--faults", a.faults, "none, single, storm, or a scenario file");
+  options.number("--ops", a.ops, "ops of every rank", 1, 1000000);
+  options.text("--bytes", a.bytes, "size of every op (512MiB); without it: mixed ops of mixed sizes");
+  options.text("--events", a.events, "write the engines' events to this file");
+  options.text("--dump-bound", a.dump_bound,
+               "write the input of the bound's linear program to this file (scenario files)");
+  options.flag("--payload-off", a.payload_off, "only time passes; nothing is copied or checked");
+  options.flag("--json", a.json, "one JSON object on stdout");
+  if (const auto code = options.parse(argc, argv)) return *code;
   a.mixed = a.profile == "mixed";
   const bool named = a.faults == "none" || a.faults == "single" || a.faults == "storm";
   return named ? run_seeds(a) : run_scenario(a);
