@@ -49,9 +49,9 @@ enum class SignalKind : std::uint8_t {
   kFence,      // lane, epoch: I reset my side; words: slots I used on it and that are not acknowledged
   kFenceAck,   // lane, epoch: your Fence is done here; words[0]: bitmap of what I have of your list
   kProbe,      // lane, epoch: open with this epoch and answer over the lane itself; epoch 0: begin one, I closed the
-               // epoch of words[0]
+               // epoch of words[0]; words[1]: I have no other lane to you
   kProbeEcho,  // over the lane itself
-  kProbeBack,  // over the lane itself: the other direction works too
+  kProbeBack,  // over the lane itself: I heard you
   kHeartbeat,  // words[0]: the sender's turn counter
   kAbort,      // group, words: op, status, rank that says so, other rank, node
   kPeer,       // a PeerMessage of the control plane travelling in band

@@ -51,6 +51,7 @@ void Engine::on_recv(const Completion& c, Nanos now) noexcept {
     }
     p.acks.words[p.acks.count++] = h.token;
     p.acks.words[p.acks.count++] = word;
+    p.told.note(h.token, word);
     if (p.acks.count + 2U > kSignalWords) {
       send_signal(p.acks, now);
       p.acks.count = 0;

@@ -67,6 +67,7 @@ class Engine final : public Poller {
     bool wanted = false;               // some group has ranks there
     std::vector<std::uint32_t> sides;  // lane sides to it, by rung
     Signal acks{};                     // tokens gathered in this turn
+    ToldAcks told;                     // the last ones, to be told again when they may have been lost
   };
 
   // ingest.cpp
@@ -155,6 +156,7 @@ class Engine final : public Poller {
   // stall.cpp
   void tick(Nanos now) noexcept;
   void watch_side(std::uint32_t side, Nanos now) noexcept;
+  void settle_doubt(std::uint32_t side, Nanos now) noexcept;
   void hedge_late(std::uint32_t side, Nanos now) noexcept;
   void repeat_alone(std::uint32_t side, Nanos now) noexcept;
   bool other_open(const LaneSide& s) const noexcept;
@@ -208,6 +210,8 @@ class Engine final : public Poller {
   void send_abort(const OpState& op, Nanos now) noexcept;
   void on_abort(const Signal& s, Nanos now) noexcept;
   void flush_acks(Nanos now) noexcept;
+  void repeat_acks(NodeId to, Nanos now) noexcept;
+  void tell_again(NodeId to, Nanos now) noexcept;
   void emit(Event e, Nanos now) noexcept;
   void emit_lane(EventKind kind, LaneSide& s, Cause cause, std::uint64_t value, Nanos now) noexcept;
 

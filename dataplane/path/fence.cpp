@@ -26,7 +26,13 @@ void Engine::fail_side(std::uint32_t side, Cause cause, Nanos now) noexcept {
   if (!was_probing) emit_lane(EventKind::kLaneDown, s, cause, 0, now);
   take_orphans(side, cause, now);
   mark_dirty(s.trunk);
-  if (!other_live(s)) keep_last_way(trunks_[s.trunk], now);
+  if (!other_live(s)) {
+    // Another suspected lane may owe only what was told over this one: it is judged anew.
+    for (const std::uint32_t i : trunks_[s.trunk].sides) {
+      if (sides_[i].state == LaneState::kStalled) sides_[i].stalled_at = now;
+    }
+    keep_last_way(trunks_[s.trunk], now);
+  }
   if (!s.far) {
     for (const MissingSlot& m : s.missing) free_missing(m.word);
     s.missing.clear();
@@ -41,6 +47,7 @@ void Engine::fail_side(std::uint32_t side, Cause cause, Nanos now) noexcept {
   counters_[Counter::slot_quarantined] += s.fence_count;
   if (peers_[s.peer].dead) return finish_fence(side, now);
   send_fence(s, now);
+  tell_again(s.peer, now);
 }
 
 // What was under way on the lane goes elsewhere at once; its slots are remembered for the fence.
@@ -165,13 +172,7 @@ void Engine::finish_fence(std::uint32_t side, Nanos now) noexcept {
   emit(e, now);
   s.fence_count = 0;
   schedule_probe(s, now);
-  // What else was lost with the lane: credits. Tell all that this peer has from us again.
-  for (std::uint32_t f = 0; f < flows_.size(); ++f) {
-    const Flow& flow = flows_[f];
-    if (flow.active && !flow.outgoing && cluster_.gpus[flow.from].node == s.peer && !peers_[s.peer].dead) {
-      send_credit(f, flow.granted_op, 0, true, now);
-    }
-  }
+  if (!peers_[s.peer].dead) tell_again(s.peer, now);  // what else was lost with the lane
 }
 
 // A port or an NVLink of ours said so itself.
@@ -203,6 +204,7 @@ void Engine::on_port(LinkId link, bool up, Nanos now) noexcept {
 void Engine::forget_peer(NodeId node, Nanos now) noexcept {
   Peer& p = peers_[node];
   p.dead = true;
+  p.told = {};
   for (const std::uint32_t side : p.sides) {
     if (sides_[side].state == LaneState::kFencing)
       finish_fence(side, now);

@@ -60,7 +60,8 @@ void Engine::send_probe(std::uint32_t side, Nanos now) noexcept {
   p.lane = s.lane;
   if (s.far && spec_of(s).a != s.from) {  // ask the other end to begin
     p.words[0] = s.epoch;
-    p.count = 1;
+    p.words[1] = other_live(s) ? 0 : 1;
+    p.count = 2;
     send_signal(p, now, s.lane);
     return;
   }
@@ -85,10 +86,12 @@ void Engine::on_probe(const Signal& p, Nanos now) noexcept {
   LaneSide& s = sides_[side];
   if (!s.ours || !s.far || s.peer != p.from) return;
   if (p.epoch == 0) {
-    if (s.state == LaneState::kDown && now >= s.held_until && spec_of(s).a == s.from) send_probe(side, now);
+    // What we hold down as flapping may be the last way in the other direction, which only the other end can know.
+    const bool may = now >= s.held_until || (p.count == 2 && p.words[1] != 0);
+    if (s.state == LaneState::kDown && may && spec_of(s).a == s.from) send_probe(side, now);
     // It never heard the end of our last probe, so its end of this life of the lane is closed.
     const bool half_open = s.state == LaneState::kUp || s.state == LaneState::kStalled;
-    if (half_open && p.count == 1 && p.words[0] == s.epoch) fail_side(side, Cause::kFencedByPeer, now);
+    if (half_open && p.count == 2 && p.words[0] == s.epoch) fail_side(side, Cause::kFencedByPeer, now);
     return;
   }
   if (s.state == LaneState::kUp || s.state == LaneState::kStalled) {
@@ -113,18 +116,26 @@ void Engine::on_probe(const Signal& p, Nanos now) noexcept {
   static_cast<void>(wire_.signal(s.lane, s.direction, s.epoch, echo, now));
 }
 
-// Something came over the lane itself.
+// Something came over the lane itself. The second end echoes, the first one answers; then the second one is up and
+// answers too, and then the first one is: each end has seen that what it sends arrives.
 void Engine::on_echo(const Completion& c, Nanos now) noexcept {
   const std::uint32_t side = our_side(c.lane, c.direction);
   LaneSide& s = sides_[side];
   if (s.state != LaneState::kProbing || s.epoch != c.epoch) return;
-  if (s.far && c.signal.kind == SignalKind::kProbeEcho) {
+  const bool echo = c.signal.kind == SignalKind::kProbeEcho, first_end = spec_of(s).a == s.from;
+  const Nanos taken = now - s.probe_sent_at;
+  if (s.far && (echo || !first_end)) {
     Signal back = new_signal(SignalKind::kProbeBack, s.peer);
     back.lane = s.lane;
     back.epoch = s.epoch;
     static_cast<void>(wire_.signal(s.lane, s.direction, s.epoch, back, now));
+    if (echo) {
+      s.probe_sent_at = now;
+      s.probe_deadline = std::max(s.probe_deadline, now + 4 * taken);
+      return arm(s.probe_deadline);
+    }
   }
-  s.round_trip_ns = now - s.probe_sent_at;
+  s.round_trip_ns = taken;
   lane_returned(side, now);
 }
 

@@ -1,5 +1,6 @@
 // Signal: small messages between engines: acknowledgements, credits, fences, probes, heartbeats, aborts. They take any
 // live lane to the node; when none is left, the control channel. Any of them may be lost or come twice.
+#include <algorithm>
 #include <cstring>
 
 #include "dataplane/path/engine.hpp"
@@ -67,6 +68,29 @@ void Engine::flush_acks(Nanos now) noexcept {
   acks_due_.clear();
 }
 
+// A lost acknowledgement makes a chunk late on a lane that is well, a lost credit a slot look missing. So when a lane
+// is doubted, and with the heartbeat, they are told once more, over what is the best lane then.
+void Engine::tell_again(NodeId to, Nanos now) noexcept {
+  repeat_acks(to, now);
+  for (std::uint32_t f = 0; f < flows_.size(); ++f) {
+    const Flow& flow = flows_[f];
+    if (flow.active && !flow.outgoing && cluster_.gpus[flow.from].node == to)
+      send_credit(f, flow.granted_op, 0, true, now);
+  }
+}
+
+void Engine::repeat_acks(NodeId to, Nanos now) noexcept {
+  ToldAcks& told = peers_[to].told;
+  Signal s = new_signal(SignalKind::kAck, to);
+  for (std::uint32_t i = told.count - std::min(told.count, ToldAcks::kMost); i < told.count; ++i) {
+    s.words[s.count++] = told.words[i % ToldAcks::kMost * std::size_t{2}];
+    s.words[s.count++] = told.words[i % ToldAcks::kMost * std::size_t{2} + 1];
+    if (s.count + 2U <= kSignalWords && i + 1 < told.count) continue;
+    send_signal(s, now);
+    s.count = 0;
+  }
+}
+
 // Signals by the control channel, and the control plane's own messages that want to go in band.
 unsigned Engine::take_signals(Nanos now) noexcept {
   unsigned n = 0;
@@ -105,8 +129,8 @@ void Engine::on_signal(const Completion& c, Nanos now) noexcept {
     answer.words[0] = turn_;
     static_cast<void>(signal_over(s, answer, now));
   }
-  // Anything over a lane that the other end is still probing proves it.
-  if (s.far && s.state == LaneState::kProbing && s.epoch == c.epoch && spec_of(s).a != s.from) lane_returned(side, now);
+  // Only an end that has the lane up sends anything else over it: that proves it.
+  if (s.far && s.state == LaneState::kProbing && s.epoch == c.epoch) lane_returned(side, now);
   handle_signal(c.signal, now);
 }
 

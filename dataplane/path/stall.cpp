@@ -22,16 +22,7 @@ void Engine::tick(Nanos now) noexcept {
       if (now >= s.probe_at) send_probe(side, now);
       if (s.state == LaneState::kDown) arm(s.probe_at);
     }
-    if (s.state == LaneState::kStalled && s.head == kNoId) {
-      // All of it got through another way: the suspicion is proved, unless there was no other way.
-      if (other_live(s)) {
-        fail_side(side, Cause::kStall, now);
-      } else {
-        s.state = LaneState::kUp;
-        std::erase(ailing_, side);
-        mark_dirty(s.trunk);
-      }
-    }
+    if (s.state == LaneState::kStalled && s.head == kNoId) settle_doubt(side, now);
     if (s.state == LaneState::kProbing) {
       if (now >= s.probe_deadline)
         probe_failed(side, now);
@@ -48,6 +39,21 @@ void Engine::tick(Nanos now) noexcept {
     if (g != nullptr) start_ready(*g, now);
   }
   arm(next_heartbeat_);
+}
+
+// All that a suspected lane owed got through another way. If a slot of it is missing, that proves the suspicion; if
+// not, only its acknowledgements were lost.
+void Engine::settle_doubt(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
+  const Nanos judged_at = s.stalled_at + std::max<Nanos>(options_.stall_least_ns, 4 * s.latency_ns);
+  if (other_live(s) && !s.missing.empty()) {
+    if (now >= judged_at) return fail_side(side, Cause::kStall, now);
+    return arm(judged_at);
+  }
+  s.state = LaneState::kUp;
+  std::erase(ailing_, side);
+  emit_lane(EventKind::kLaneResumed, s, Cause::kStall, 0, now);
+  mark_dirty(s.trunk);
 }
 
 void Engine::watch_side(std::uint32_t side, Nanos now) noexcept {
@@ -68,6 +74,7 @@ void Engine::watch_side(std::uint32_t side, Nanos now) noexcept {
     ++counters_[Counter::lane_stalled];
     emit_lane(EventKind::kLaneStalled, s, Cause::kStall, static_cast<std::uint64_t>(now - head.posted_at), now);
     if (!other_live(s)) keep_last_way(trunks_[s.trunk], now);
+    if (s.far) tell_again(s.peer, now);
   }
   hedge_late(side, now);
   if (s.state != LaneState::kStalled) return;
@@ -160,6 +167,8 @@ void Engine::heartbeat(Nanos now) noexcept {
     s.count = 1;
     s.words[0] = turn_;
     send_signal(s, now);
+    if (p.told.count != p.told.repeated) repeat_acks(n, now);
+    p.told.repeated = p.told.count;
     // And over one more lane, another one each time: whether a node lives must not hang on the lane that is best.
     if (!p.sides.empty()) {
       LaneSide& l = sides_[p.sides[static_cast<std::size_t>(now / options_.heartbeat_ns) % p.sides.size()]];

@@ -4,6 +4,7 @@
 // Pools are arrays with an index and a generation, so an old id never finds a new object. Owner: the engine's reactor.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -102,6 +103,18 @@ struct Trunk {
   std::vector<std::uint32_t> sides;  // lane sides, by rung
   std::vector<std::uint32_t> flows;  // outgoing flows
   std::size_t next_flow = 0;
+};
+
+// The last acknowledgements told to one peer: pairs of transfer token and landing slot, the newest over the oldest.
+struct ToldAcks {
+  static constexpr std::uint32_t kMost = 64;
+  std::array<std::uint64_t, std::size_t{2} * kMost> words{};
+  std::uint32_t count = 0;     // ever
+  std::uint32_t repeated = 0;  // of those, told again with a heartbeat
+  void note(std::uint64_t token, std::uint64_t slot) noexcept {
+    words[count % kMost * std::size_t{2}] = token;
+    words[count++ % kMost * std::size_t{2} + 1] = slot;
+  }
 };
 
 // Objects by index with a free list. Grows only in set-up (`reserve`); take() returns kNoId when all are in use.
