@@ -246,8 +246,10 @@ BOOST_AUTO_TEST_CASE(an_acknowledgement_of_an_older_epoch_ends_no_fence) {
   BOOST_TEST(p.count(0, Counter::chunk_acknowledged) == known);
   Signal early = *p.last(SignalKind::kFence, 0);  // of a life of the lane that has not begun
   early.epoch = 9;
+  const std::size_t answers = p.sent(SignalKind::kFenceAck, 1);
   p.deliver(early);
   p.step();
+  BOOST_TEST(p.sent(SignalKind::kFenceAck, 1) == answers);
   BOOST_TEST(name_of(p.state(1, 0)) == "up");
   p.net.fate = nullptr;
   p.net.release_all(p.now);
@@ -263,11 +265,14 @@ BOOST_AUTO_TEST_CASE(the_bitmap_retires_what_was_received_and_not_acknowledged) 
   p.enter(w);
   BOOST_REQUIRE(p.run_until([&] { return p.count(1, Counter::chunk_committed) == 4; }, kMilli));
   BOOST_TEST(p.count(0, Counter::chunk_acknowledged) == 0U);
-  p.net.fate = [](Packet& x) { return x.chunk ? Fate::kHold : Fate::kPass; };  // what is sent again does not arrive
+  p.net.fate = [](Packet& x) {  // what is sent again does not arrive, and no acknowledgement does
+    return x.chunk ? Fate::kHold : x.is(SignalKind::kAck) ? Fate::kLose : Fate::kPass;
+  };
   p.net.tell_port(0, 0, false);
   p.run_for(100 * kMicro);
   BOOST_TEST(p.count(0, Counter::chunk_acknowledged) == 4U);
   BOOST_TEST(p.results_of(1, 0).empty());  // its memory may still be read by what was posted on lane 1
+  p.net.fate = nullptr;
   p.net.release_all(p.now);
   BOOST_TEST(p.run_until_done(w, kMilli));
   p.check(w);

@@ -78,6 +78,18 @@ BOOST_AUTO_TEST_CASE(a_lost_credit_is_told_again_with_the_heartbeat) {
   BOOST_TEST(p.count(0, Counter::chunk_posted) == 4U);
 }
 
+BOOST_AUTO_TEST_CASE(a_lost_acknowledgement_is_told_again_with_the_heartbeat) {
+  EngineOptions o = EnginePair::small();
+  o.stall_least_ns = kSecond;  // so that no chunk is sent again before
+  EnginePair p(rail_cluster(1), o);
+  p.net.fate = [&](Packet& x) { return x.is(SignalKind::kAck) && p.now < kMilli ? Fate::kLose : Fate::kPass; };
+  Work w(p.group, 1, 20 * kChunkFloats, Collective::kBroadcast);
+  p.enter(w);
+  BOOST_TEST(p.run_until_done(w, o.heartbeat_ns + kMilli));
+  p.check(w);
+  BOOST_TEST(p.count(0, Counter::chunk_posted) == 20U);
+}
+
 BOOST_AUTO_TEST_CASE(nothing_is_sent_for_an_op_that_the_receiver_has_not_entered) {
   EnginePair p(rail_cluster(1));
   Work a(p.group, 1, 4 * kChunkFloats, Collective::kBroadcast), b(p.group, 2, 4 * kChunkFloats, Collective::kBroadcast);

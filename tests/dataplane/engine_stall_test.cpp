@@ -71,6 +71,18 @@ BOOST_AUTO_TEST_CASE(bytes_queued_before_a_chunk_count) {
   BOOST_TEST(p.count(0, Counter::chunk_hedged) == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_chunk_behind_another_may_take_as_long_as_both) {
+  EnginePair p(rail_cluster(2, false, 0.01));
+  p.rates({0.01, 0});
+  unsigned n = 0;
+  p.net.fate = [&n](Packet& x) { return is_chunk_on(x, 0) && ++n == 2 ? Fate::kHold : Fate::kPass; };
+  Work w(p.group, 1, 2 * kChunkFloats, Collective::kBroadcast);
+  p.enter(w);
+  BOOST_TEST(p.run_until_done(w, 100 * kMilli));
+  p.check(w);
+  BOOST_TEST(stalled_at(p, 0) - first_chunk_at(p, 0) >= 8 * 2 * 1638400);  // both were posted at once
+}
+
 BOOST_AUTO_TEST_CASE(a_suspected_lane_is_fenced_only_when_the_peer_moves_on) {
   EnginePair p(rail_cluster(2));
   p.control_up = false;
