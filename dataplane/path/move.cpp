@@ -222,7 +222,7 @@ void Engine::on_send_done(const Completion& c, Nanos now) noexcept {
   const std::size_t place = op.group->local_place[x.from];
   --op.ranks[place].open_requests;
   if (c.status == WorkStatus::kError) fail_side(side, Cause::kBadCompletion, now);
-  if (!r.in_use) return;  // fail_side settled it
+  if (!r.in_use) return check_done(op, place);  // fail_side settled it
   const std::uint32_t xi = r.transfer;
   if (c.status == WorkStatus::kOk && s.addressable && s.state != LaneState::kDown) {
     progress(s, r, now);
