@@ -254,6 +254,11 @@ void LabRun::follow_membership() {
       if (ranks_[i].endpoint == e) first_rank_.push_back(i);
     }
   }
+  // What comes before that op is over for all who go on; the lost ranks' results do not come any more.
+  for (unsigned i = base_; i < resume; ++i) {
+    if (!finished_[i]) ++report_.ops;
+    finished_[i] = true;
+  }
   spec_ = g->spec;
   base_ = resume;
   for (const unsigned i : first_rank_) ranks_[i] = {.endpoint = ranks_[i].endpoint, .next = resume, .returned = resume};

@@ -8,6 +8,8 @@
 #include <rte_ring.h>
 #include <rte_ring_elem.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <type_traits>
@@ -58,13 +60,19 @@ class Ring {
     acquire();
     return count;
   }
-  bool empty() const noexcept { return rte_ring_empty(ring_.get()) != 0; }
-  unsigned room() const noexcept { return rte_ring_free_count(ring_.get()); }
+  // Hints for either side. DPDK's own functions read the two ends plainly while another thread moves them.
+  bool empty() const noexcept { return used() == 0; }
+  unsigned room() const noexcept { return rte_ring_get_capacity(ring_.get()) - used(); }
 
  private:
   struct Free {
     void operator()(rte_ring* r) const noexcept { std::free(r); }
   };
+  unsigned used() const noexcept {
+    const std::uint32_t popped = __atomic_load_n(&ring_->cons.tail, __ATOMIC_ACQUIRE);
+    const std::uint32_t pushed = __atomic_load_n(&ring_->prod.tail, __ATOMIC_ACQUIRE);
+    return std::min((pushed - popped) & ring_->mask, ring_->capacity);
+  }
   // Several pushing threads release an end of the ring by its 8 bytes and the popping one acquires 4 of them, which the
   // thread sanitizer takes for two things. These tell it what was ordered.
   void release() noexcept {
