@@ -12,7 +12,6 @@ namespace {
 // No poller is at home there: results come back to us alone.
 constexpr std::uint32_t kNoHome = 0xffff0000U;
 constexpr Nanos kGroupLimit = 10 * kSecond;
-constexpr Nanos kSnapshotLimit = 2 * kSecond;
 constexpr Nanos kWatchEvery = 100 * kMilli;
 
 bool is_death(const FaultRow& r) {
@@ -154,7 +153,7 @@ std::unique_ptr<LabOpMemory> LabRun::free_memory() {
 void LabRun::enter(RankState& r, Rank rank) {
   const unsigned i = r.next++;
   const PlannedOp& op = job_.ops[i];
-  LiveOp& live = live_[i];
+  LiveOp& live = live_[{spec_.membership, i}];
   if (live.memory == nullptr) {
     live.memory = free_memory();
     live.memory->prepare(op, i, spec_, gradients_);
@@ -208,20 +207,14 @@ void LabRun::close_entry() {
 }
 
 void LabRun::take_result(const OpResult& result) {
-  if (result.session != (kNoHome | spec_.membership)) return;  // of a membership that is over
   moved_ = lab_.now();
+  const bool over = result.membership != spec_.membership;  // a loss came between; the bits are right all the same
   const auto i = static_cast<unsigned>(result.cookie);
-  RankState& r = ranks_[first_rank_[result.rank]];
   if (result.status != Status::kOk) {
-    ++report_.ended_ops;
-    r.failing = true;
-    if (result.status == job_.lost) return;
-    ++report_.lost_ops;
-    fail(fmt::format("op {} ended for rank {} with {} ({} of {} chunks)", i + 1, result.rank, name_of(result.status),
-                     result.chunks_done, result.chunks_total));
+    if (!over) take_failure(result, i);
     return;
   }
-  const auto it = live_.find(i);
+  const auto it = live_.find({result.membership, i});
   if (it == live_.end() || !it->second.got.insert(result.rank).second) {
     ++report_.lost_ops;
     fail(fmt::format("op {}: rank {} got a second result", i + 1, result.rank));
@@ -231,13 +224,23 @@ void LabRun::take_result(const OpResult& result) {
   const std::uint64_t wrong = live.memory->wrong_bits(result.rank);
   report_.wrong_bits += wrong;
   if (wrong != 0) fail(fmt::format("op {}: rank {} has {} wrong bits", i + 1, result.rank, wrong));
+  if (over) return;
   report_.payload_bytes += job_.ops[i].count * size_of(job_.ops[i].dtype);
-  ++r.returned;
+  ++ranks_[first_rank_[result.rank]].returned;
   if (live.got.size() < spec_.members.size()) return;
   finished_[i] = true;
   ++report_.ops;
   free_.push_back(std::move(live.memory));
   live_.erase(it);
+}
+
+void LabRun::take_failure(const OpResult& result, unsigned i) {
+  ++report_.ended_ops;
+  ranks_[first_rank_[result.rank]].failing = true;
+  if (result.status == job_.lost) return;
+  ++report_.lost_ops;
+  fail(fmt::format("op {} ended for rank {} with {} ({} of {} chunks)", i + 1, result.rank, name_of(result.status),
+                   result.chunks_done, result.chunks_total));
 }
 
 // The survivors have agreed: the ranks that are left go on from the op that they say, with its inputs as they were.
@@ -266,8 +269,6 @@ void LabRun::follow_membership() {
     if (finished_[i]) --report_.ops;
     finished_[i] = false;
   }
-  for (auto& [i, live] : live_) old_.push_back(std::move(live));
-  live_.clear();
 }
 
 // Counting begins with the first op that the faults were there for from its start.
@@ -279,7 +280,7 @@ bool LabRun::faults_are_there() const {
 // Adds (or takes away) what every lane has carried up to now.
 void LabRun::count_lanes(int sign) {
   counted_ = true;
-  if (!lab_.refresh_snapshots(kSnapshotLimit)) return fail("an engine gave no account of itself");
+  if (!lab_.refresh_snapshots(job_.patience_ns)) return fail("an engine gave no account of itself");
   for (NodeId n = 0; n < lab_.cluster().nodes.size(); ++n) {
     if (!lab_.alive(n)) continue;
     for (const LaneSnapshot& l : lab_.node(n).plane().snapshot()->lanes) {

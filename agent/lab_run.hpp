@@ -72,6 +72,7 @@ class LabRun {
   void enter_ready();
   void enter(RankState& r, Rank rank);
   void take_result(const OpResult& result);
+  void take_failure(const OpResult& result, unsigned i);
   void follow_membership();
   void release_faults();
   void kill_due();
@@ -98,8 +99,8 @@ class LabRun {
   std::vector<unsigned> first_rank_;  // by rank of the present membership
   std::vector<Nanos> started_;        // by op index; -1: not
   std::vector<bool> finished_;
-  std::map<unsigned, LiveOp> live_;  // by op index
-  std::vector<LiveOp> old_;          // of memberships that are over: engines may hold it yet
+  // By membership and op index. Those of a membership that is over stay: engines may hold them, results may come yet.
+  std::map<std::pair<std::uint16_t, unsigned>, LiveOp> live_;
   std::vector<std::unique_ptr<LabOpMemory>> free_;
   std::vector<std::pair<Nanos, NodeId>> deaths_;
   bool released_ = false, counted_ = false;

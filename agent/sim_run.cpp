@@ -97,7 +97,7 @@ void SimRun::enter(RankState& r, Rank rank) {
     if (i + 1 >= job_.fault_op && !released_) release_faults();
     if (i + 1 == job_.mark_op) take_snapshots(-1);
   }
-  LiveOp& live = live_[i];
+  LiveOp& live = live_[{spec_.membership, i}];
   if (live.memory == nullptr)
     live.memory = std::make_unique<OpMemory>(op, job_.seed * 131 + i, spec_, job_.options.engine.payload);
   OpRequest q;
@@ -160,22 +160,13 @@ void SimRun::take_results(NodeId n) {
 }
 
 void SimRun::take_result(const OpResult& result) {
+  const bool over = result.membership != spec_.membership;  // a loss came between; the bits are right all the same
   const auto i = static_cast<unsigned>(result.cookie);
-  if (result.session != spec_.membership) return;  // of a membership that is over
-  RankState& r = ranks_[first_rank_[result.rank]];
   if (result.status != Status::kOk) {
-    ++report_.ended_ops;
-    const bool lost_node = result.status == Status::kNodeLost || result.status == Status::kPartitioned;
-    if (!lost_node && result.status != job_.lost) {
-      ++report_.lost_ops;
-      fail(fmt::format("op {} ended for rank {} with {} ({} of {} chunks)", i, result.rank, name_of(result.status),
-                       result.chunks_done, result.chunks_total));
-    }
-    if (result.status == Status::kPartitioned) r.gone = partitioned_ = true;
-    r.failing = true;
+    if (!over) take_failure(result, i);
     return;
   }
-  const auto it = live_.find(i);
+  const auto it = live_.find({result.membership, i});
   if (it == live_.end() || !it->second.got.insert(result.rank).second) {
     ++report_.lost_ops;
     fail(fmt::format("op {}: rank {} got a second result", i, result.rank));
@@ -185,13 +176,27 @@ void SimRun::take_result(const OpResult& result) {
   const std::uint64_t wrong = live.memory->wrong_bits(result.rank);
   report_.wrong_bits += wrong;
   if (wrong != 0) fail(fmt::format("op {}: rank {} has {} wrong bits", i, result.rank, wrong));
+  if (over) return;
   report_.payload_bytes += job_.ops[i].count * size_of(job_.ops[i].dtype);
-  ++r.returned;
+  ++ranks_[first_rank_[result.rank]].returned;
   if (live.got.size() == spec_.members.size()) {
     report_.finished[i] = sim_.now();
     ++report_.ops;
     live_.erase(it);
   }
+}
+
+void SimRun::take_failure(const OpResult& result, unsigned i) {
+  ++report_.ended_ops;
+  RankState& r = ranks_[first_rank_[result.rank]];
+  const bool lost_node = result.status == Status::kNodeLost || result.status == Status::kPartitioned;
+  if (!lost_node && result.status != job_.lost) {
+    ++report_.lost_ops;
+    fail(fmt::format("op {} ended for rank {} with {} ({} of {} chunks)", i, result.rank, name_of(result.status),
+                     result.chunks_done, result.chunks_total));
+  }
+  if (result.status == Status::kPartitioned) r.gone = partitioned_ = true;
+  r.failing = true;
 }
 
 // The survivors have agreed: the ranks that are left go on from the op that they say, with fresh copies of its inputs.
@@ -207,12 +212,17 @@ void SimRun::follow_membership() {
   ++report_.shrinks;
   const unsigned resume = base_ + static_cast<unsigned>(g->spec.first_op - spec_.first_op);
   for (RankState& r : ranks_) r.gone = true;
-  const std::vector<unsigned> old = first_rank_;
   first_rank_.clear();
   for (const EndpointId e : g->spec.members) {
     for (unsigned i = 0; i < ranks_.size(); ++i) {
       if (ranks_[i].endpoint == e) first_rank_.push_back(i);
     }
+  }
+  // What comes before that op is over for all who go on; the lost ranks' results do not come any more.
+  for (unsigned i = base_; i < resume; ++i) {
+    if (report_.finished[i] >= 0) continue;
+    report_.finished[i] = sim_.now();
+    ++report_.ops;
   }
   spec_ = g->spec;
   base_ = resume;
@@ -224,8 +234,6 @@ void SimRun::follow_membership() {
     if (report_.finished[i] >= 0) --report_.ops;
     report_.finished[i] = -1;
   }
-  old_memory_.insert(old_memory_.end(), std::make_move_iterator(live_.begin()), std::make_move_iterator(live_.end()));
-  live_.clear();
 }
 
 void SimRun::take_log(std::string* log) {

@@ -67,6 +67,7 @@ class SimRun {
   void enter(RankState& r, Rank rank);
   void take_results(NodeId n);
   void take_result(const OpResult& result);
+  void take_failure(const OpResult& result, unsigned i);
   void take_log(std::string* log);
   void follow_membership();
   void release_faults();
@@ -82,11 +83,11 @@ class SimRun {
   SimReport report_;
   GroupSpec spec_;
   GroupId group_ = 0;
-  std::vector<RankState> ranks_;                         // by first rank
-  std::vector<unsigned> first_rank_;                     // by rank of the present membership
-  unsigned base_ = 0;                                    // op index of spec_.first_op
-  std::map<unsigned, LiveOp> live_;                      // by op index
-  std::vector<std::pair<unsigned, LiveOp>> old_memory_;  // of memberships that are over: engines may hold it yet
+  std::vector<RankState> ranks_;      // by first rank
+  std::vector<unsigned> first_rank_;  // by rank of the present membership
+  unsigned base_ = 0;                 // op index of spec_.first_op
+  // By membership and op index. Those of a membership that is over stay: engines may hold them, results may come yet.
+  std::map<std::pair<std::uint16_t, unsigned>, LiveOp> live_;
   std::vector<Nanos> not_before_;
   bool released_ = false, partitioned_ = false;
   std::vector<Nanos> fault_begins_;

@@ -294,8 +294,8 @@ void GroupTable::end(GroupRecord& group, Status status, NodeId lost, const std::
 
 void GroupTable::note_result(const OpResult& result) {
   GroupRecord* group = find(result.group);
-  // Between a commit and the engine's taking it over only results of the old membership can come.
-  if (group == nullptr || result.status != Status::kOk || group->shrinking > 0) return;
+  // Ranks are counted anew after a loss, and results of before may still be on their way.
+  if (group == nullptr || result.status != Status::kOk || result.membership != group->spec.membership) return;
   const auto it = group->progress.find(result.rank);
   if (it == group->progress.end() || result.number <= it->second.done) return;
   RankProgress& progress = it->second;

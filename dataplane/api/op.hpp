@@ -45,9 +45,9 @@ struct OpResult {
   Rank rank = 0;
   Status status{};
   std::uint8_t unused = 0;
-  NodeId lost_node = kNoId16;  // kNodeLost, kPartitioned: the node
-  Rank other_rank = kNoId16;   // kMismatch: the rank that disagrees; kNodeLost: a rank on the node
-  std::uint16_t unused2 = 0;
+  NodeId lost_node = kNoId16;    // kNodeLost, kPartitioned: the node
+  Rank other_rank = kNoId16;     // kMismatch: the rank that disagrees; kNodeLost: a rank on the node
+  std::uint16_t membership = 0;  // under which the op ran: what `rank` counts; a late result is of an earlier one
   std::uint32_t chunks_done = 0, chunks_total = 0;  // of this rank
   std::uint32_t unused3 = 0;
 };

@@ -26,6 +26,7 @@ void Engine::deliver(OpState& op, std::size_t place) noexcept {
   out.session = r.request.session;
   out.group = op.group->spec->id;
   out.rank = r.request.rank;
+  out.membership = op.group->spec->membership;
   out.status = op.status;
   out.lost_node = op.lost_node;
   out.other_rank = op.other_rank;

@@ -40,6 +40,7 @@ void Engine::refuse(const OpRequest& q, Status status, NodeId lost) noexcept {
   r.session = q.session;
   r.group = q.group;
   r.rank = q.rank;
+  r.membership = q.membership;
   r.status = status;
   r.lost_node = lost;
   ++counters_[Counter::op_failed];

@@ -80,6 +80,7 @@ BOOST_AUTO_TEST_CASE(the_first_op_is_after_the_last_that_all_have_finished) {
     lk::OpResult r;
     r.group = id;
     r.rank = rank;
+    r.membership = 1;
     for (r.number = 1; r.number <= most; ++r.number) world.plane(node).note_result(r);
   };
   finish(0, 0, 9);
@@ -91,6 +92,37 @@ BOOST_AUTO_TEST_CASE(the_first_op_is_after_the_last_that_all_have_finished) {
   BOOST_TEST(world.plane(2).group(id)->spec.first_op == 8U);
   BOOST_TEST(world.plane(0).group(id)->spec.first_op == 8U);
   BOOST_TEST(world.plane(0).group(id)->plan.from_op == 8U);
+}
+
+// Ranks are counted anew after a loss: what is told late of rank 3 of before is not about the rank 3 of now.
+BOOST_AUTO_TEST_CASE(a_late_result_of_the_old_membership_does_not_count) {
+  const lk::ClusterSpec cluster = small_cluster(4);
+  World world(cluster, 9);
+  world.faults.pace = 0;
+  const lk::GroupId id = world.create({0, 1, 2, 4, 5, 6, 7});  // node 1 has one rank, so node 2's become 2 and 3
+  BOOST_REQUIRE(world.run_until([&] { return world.ready(id); }, kSecond));
+  world.kill(1);
+  const auto ready = [&](std::uint16_t membership) {
+    const auto* group = world.plane(2).group(id);
+    return group->spec.membership == membership && group->state == lk::GroupState::kReady;
+  };
+  BOOST_REQUIRE(world.run_until([&] { return ready(2); }, 5 * kSecond));
+  const auto finish = [&](lk::NodeId node, lk::Rank rank, std::uint16_t membership) {
+    lk::OpResult r;
+    r.group = id;
+    r.number = 1;
+    r.rank = rank;
+    r.membership = membership;
+    world.plane(node).note_result(r);
+  };
+  finish(2, 3, 1);  // GPU 4's, late
+  finish(2, 2, 2);  // GPU 4's
+  finish(0, 0, 2);
+  finish(0, 1, 2);
+  world.kill(3);
+  BOOST_REQUIRE(world.run_until([&] { return ready(3); }, 5 * kSecond));
+  BOOST_TEST(world.plane(2).group(id)->spec.first_op == 1U);  // GPU 5 has not finished op 1
+  BOOST_TEST(world.plane(0).group(id)->spec.first_op == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(of_a_tie_the_side_with_rank_0_goes_on) {
@@ -141,6 +173,29 @@ BOOST_AUTO_TEST_CASE(a_broken_pair_does_not_split_the_group) {
     unsigned on = 0;
     for (lk::NodeId n = 0; n < 3; ++n) on += world.engine(n).groups.at(id).ended ? 0 : 1;
     BOOST_TEST(on == 2U);
+  }
+}
+
+// Nodes 2 and 3 take each other for dead a moment before the coordinator is found dead, so they have told the wrong
+// one. The new coordinator asks for node 0's loss alone: who knows of more must not say yes to that.
+BOOST_AUTO_TEST_CASE(who_knows_of_more_losses_does_not_accept_fewer) {
+  const lk::ClusterSpec cluster = small_cluster(5);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    World world(cluster, seed);
+    world.faults.most_delay_ns = 2 * kMilli;
+    const lk::GroupId id = running_group(world);
+    world.cut(2, 3);
+    world.cut(0, 2);
+    world.cut(0, 3);
+    world.run(static_cast<lk::Nanos>(5 * seed) * kMilli);
+    world.kill(0);
+    world.run(6 * kSecond);
+    world.check_settled(id);
+    BOOST_TEST(world.wrong() == "", "seed " << seed << ": " << world.wrong() << "\n" << world.journals());
+    BOOST_TEST(world.adopted_with_dead == "", "seed " << seed << ": " << world.adopted_with_dead);
+    BOOST_TEST(!world.engine(1).groups.at(id).ended, "seed " << seed);
+    BOOST_TEST(!world.engine(4).groups.at(id).ended, "seed " << seed);
+    BOOST_TEST(world.engine(2).groups.at(id).ended != world.engine(3).groups.at(id).ended, "seed " << seed);
   }
 }
 

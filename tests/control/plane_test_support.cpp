@@ -58,6 +58,23 @@ void FakeEngine::release(EventKind kind, const void* pointer, Nanos now, GroupId
   emit(e, now);
 }
 
+void FakeEngine::shrink(Group& group, const Command& c, Nanos now) {
+  release(EventKind::kGroupReleased, group.lent_spec, now, c.group);
+  for (const PlanSpec* p : group.lent_plans) release(EventKind::kPlanReleased, p, now);
+  for (const NodeId n : nodes_of(world_.cluster, *c.group_spec)) {
+    if (!dead.contains(n)) continue;
+    world_.adopted_with_dead += fmt::format("{} adopts membership {} with {}; ", world_.cluster.nodes[node_].name,
+                                            c.group_spec->membership, world_.cluster.nodes[n].name);
+  }
+  group.spec = *c.group_spec;
+  group.plans = {*c.plan_spec};
+  group.lent_spec = c.group_spec;
+  group.lent_plans = {c.plan_spec};
+  group.started = group.done = group.spec.first_op - 1;
+  group.hold_from = ~OpNumber{0};
+  world_.adopted(group.spec);
+}
+
 void FakeEngine::take(const Command& c, Nanos now) {
   if (c.kind != CommandKind::kInstallRoutes) log.push_back(c);
   const auto it = groups.find(c.group);
@@ -80,16 +97,7 @@ void FakeEngine::take(const Command& c, Nanos now) {
       break;
     }
     case CommandKind::kShrinkGroup:
-      if (group == nullptr || group->ended) break;
-      release(EventKind::kGroupReleased, group->lent_spec, now, c.group);
-      for (const PlanSpec* p : group->lent_plans) release(EventKind::kPlanReleased, p, now);
-      group->spec = *c.group_spec;
-      group->plans = {*c.plan_spec};
-      group->lent_spec = c.group_spec;
-      group->lent_plans = {c.plan_spec};
-      group->started = group->done = group->spec.first_op - 1;
-      group->hold_from = ~OpNumber{0};
-      world_.adopted(group->spec);
+      if (group != nullptr && !group->ended) shrink(*group, c, now);
       break;
     case CommandKind::kInstallPlan:
       if (group == nullptr || c.plan_spec->membership != group->spec.membership) {
@@ -161,6 +169,7 @@ void FakeEngine::run_ops(Nanos /*now*/) {
         r.number = g.done;
         r.group = id;
         r.rank = rank;
+        r.membership = g.spec.membership;
         world_.plane(node_).note_result(r);
       }
     }

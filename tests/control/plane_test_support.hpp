@@ -59,6 +59,7 @@ class FakeEngine final : public Liveness, public LinkWatch {
   std::set<NodeId> dead;
 
  private:
+  void shrink(Group& group, const Command& command, Nanos now);
   void take(const Command& command, Nanos now);
   void run_ops(Nanos now);
   void release(EventKind kind, const void* pointer, Nanos now, GroupId group = kNoId16);
@@ -96,6 +97,9 @@ class World {
 
   // What no run may show; empty is well.
   const std::string& wrong() const { return wrong_; }
+  // Who took over a membership with a node that it knew to be dead. Right if that died after the answer to the
+  // proposal.
+  std::string adopted_with_dead;
   std::string journals() const;       // of all nodes, for a test that failed
   void check_settled(GroupId group);  // one set of nodes goes on, all of them agree, nothing is held
 
