@@ -8,6 +8,8 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -31,12 +33,16 @@ class ControlServer {
  private:
   class Connection;
   void accept();
+  void accept_later();
+  void make_room();
 
   boost::asio::io_context& io_;
   ListenSocket listen_;
   boost::asio::posix::stream_descriptor waiter_;
+  boost::asio::steady_timer again_;
   Answer answer_;
   std::set<std::shared_ptr<Connection>> connections_;
+  std::uint64_t requests_ = 0;  // and connections, in their order
 };
 
 // The line for a line: what a connection sends back. Never throws.

@@ -44,7 +44,12 @@ ListenSocket::ListenSocket(std::string path, int type, unsigned mode) : path_(st
     throw InputError(fmt::format("socket path \"{}\": {} bytes, expected 1 to {}", path_, path_.size(), most));
   }
   take_lock();
-  bind_to(type, mode);
+  try {
+    bind_to(type, mode);
+  } catch (...) {
+    ::unlink(lock_path(path_).c_str());
+    throw;
+  }
 }
 
 ListenSocket::~ListenSocket() {
@@ -55,8 +60,13 @@ ListenSocket::~ListenSocket() {
 
 void ListenSocket::take_lock() {
   for (;;) {
-    lock_ = UniqueFd(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    lock_ = UniqueFd(::open(lock_path(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!lock_) refuse(lock_path(path_), "open");
+    struct stat found {};  // a lock of ours is an empty file; another's file must not be removed at our end
+    if (::fstat(lock_.get(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_size != 0) {
+      throw InputError(
+          fmt::format("{}: is there and no lock of an agent, expected a path that is free", lock_path(path_)));
+    }
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
       throw InputError(fmt::format("{}: in use by another agent, expected a path of its own for each agent", path_));
     }

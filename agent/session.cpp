@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,8 +33,13 @@ Session::Session(std::uint32_t id, const ShmSizes& sizes, std::uint64_t incarnat
       layout_(layout_for(sizes)),
       region_(Region::create(fmt::format("lanekeeper-{}", id), layout_.total_bytes)),
       agent_bell_(bell()),
-      client_bell_(bell()),
       slots_(layout_.completion_slots) {
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    throw SystemError(fmt::format("socketpair: {}", std::strerror(errno)));
+  }
+  client_bell_ = UniqueFd(ends[0]);
+  client_end_ = UniqueFd(ends[1]);
   const ShmHeader header{layout_, incarnation};
   std::memcpy(region_.data(), &header, sizeof header);
   submits_ = {region_.data() + layout_.submit_offset, layout_.submit_slots, ShmRingStart::kFresh};
@@ -43,7 +49,12 @@ Session::Session(std::uint32_t id, const ShmSizes& sizes, std::uint64_t incarnat
 }
 
 bool Session::add_rank(const SessionRank& rank) noexcept {
-  if (ranks_.size() == kMostRanks) return false;
+  if (ranks_.size() == kMostRanks) {  // the oldest that has ended gives up its place
+    const auto ended =
+        std::find_if(ranks_.begin(), ranks_.end(), [](const SessionRank& r) { return r.last_op != ~OpNumber{0}; });
+    if (ended == ranks_.end()) return false;
+    ranks_.erase(ended);
+  }
   ranks_.push_back(rank);
   return true;
 }
@@ -84,6 +95,7 @@ Status Session::translate(const SubmitEntry& e, SessionRank& rank, OpRequest& ou
   out.session = id_;
   out.group = rank.group;
   out.rank = rank.rank;
+  out.membership = rank.membership;
   out.root = e.root;
   out.kind = static_cast<Collective>(e.kind);
   out.redop = static_cast<RedOp>(e.redop);
@@ -126,7 +138,7 @@ void Session::flush() noexcept {
   backlog_.erase(backlog_.begin(), backlog_.begin() + static_cast<std::ptrdiff_t>(pushed));
   if (pushed != 0 && !dead_ && !broken_ && completions_.push_wakes()) {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(client_bell_.get(), &one, sizeof one);
+    ::send(client_bell_.get(), &one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL);  // full: it has not read older ones
   }
 }
 

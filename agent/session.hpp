@@ -24,7 +24,8 @@ struct SessionRank {
   Rank client_rank = 0;
   GroupId group = 0;
   Rank rank = 0;
-  NodeId node = 0;  // whose engine moves the rank's data
+  NodeId node = 0;               // whose engine moves the rank's data
+  std::uint16_t membership = 0;  // that `rank` is of
   OpNumber next_op = 1;
   OpNumber last_op = ~OpNumber{0};  // ops after this end with `end`
   Status end = Status::kCancelled;
@@ -39,7 +40,9 @@ class Session {
   void set_id(std::uint32_t id) noexcept { id_ = id; }  // before kOpen
   const Region& region() const noexcept { return region_; }
   int agent_bell() const noexcept { return agent_bell_.get(); }
-  int client_bell() const noexcept { return client_bell_.get(); }
+  // The client's end of its bell, to be handed over, and then to be closed here.
+  int client_bell() const noexcept { return client_end_.get(); }
+  void close_client_bell() noexcept { client_end_.reset(); }
 
   bool add_rank(const SessionRank& rank) noexcept;  // false: too many
   void end_group(std::uint16_t number, OpNumber last_op, Status status) noexcept;
@@ -72,7 +75,9 @@ class Session {
   std::uint32_t id_;
   ShmLayout layout_;
   Region region_;
-  UniqueFd agent_bell_, client_bell_;
+  // The first is the client's too, so nothing here may read or write it: with its mode changed that could wait. The
+  // second is one end of a socket: what the client does to the other cannot make a send wait that was told not to.
+  UniqueFd agent_bell_, client_bell_, client_end_;
   ShmConsumer<SubmitEntry> submits_;
   ShmProducer<CompletionEntry> completions_;
   std::uint32_t slots_;  // of the completion ring: most ops in flight

@@ -11,6 +11,7 @@ namespace lk {
 namespace {
 
 constexpr std::uint16_t kMostRanks = 1024;
+constexpr std::size_t kMostGroups = 1024;  // of all clients together, in the process of forming too
 
 std::string age_text(Nanos span) { return fmt::format("{} s", std::max<Nanos>(span, 0) / kSecond); }
 
@@ -27,11 +28,20 @@ SessionGroups::Joined SessionGroups::join(const RankOwner& owner, const std::str
     throw InputError(
         fmt::format("rank {} of {}: expected 1 to {} ranks and a rank below that", rank, ranks, kMostRanks));
   }
+  if (ranks > lab_.cluster().gpus.size()) {
+    throw InputError(fmt::format("group {}: {} ranks, expected at most {}, one for each GPU here", name, ranks,
+                                 lab_.cluster().gpus.size()));
+  }
   Group& group = forming(owner, name, ranks, now);
   if (group.phase != Phase::kForming) return join_again(group, owner, rank, now);
   Member& member = group.members[rank];
   if (member.here) throw InputError(fmt::format("group {}: rank {} is taken by {}", name, rank, member.owner.name));
-  member.endpoint = choose_endpoint(group, rank, wanted);
+  try {
+    member.endpoint = choose_endpoint(group, rank, wanted);
+  } catch (const InputError&) {
+    forget_empty();  // what it would have begun must not bind those who come after it
+    throw;
+  }
   member.owner = owner;
   member.number = group.members.front().number;
   member.here = true;
@@ -44,6 +54,10 @@ SessionGroups::Group& SessionGroups::forming(const RankOwner& owner, const std::
   const auto found = std::find_if(groups_.begin(), groups_.end(),
                                   [&](const auto& g) { return g->name == name && g->phase != Phase::kEnded; });
   if (found == groups_.end()) {
+    if (groups_.size() >= kMostGroups) {
+      throw InputError(
+          fmt::format("group {}: there are {} groups already, the most that there may be", name, kMostGroups));
+    }
     auto group = std::make_unique<Group>();
     group->name = name;
     group->owner = owner.name;
@@ -129,6 +143,10 @@ void SessionGroups::client_left(std::uint64_t client, bool in_flight, Nanos now)
     }
     if (in_it && in_flight && group->phase != Phase::kForming) end_everywhere(*group, now);
   }
+  forget_empty();
+}
+
+void SessionGroups::forget_empty() {
   std::erase_if(groups_, [](const auto& g) {
     return g->phase == Phase::kForming &&
            std::none_of(g->members.begin(), g->members.end(), [](const Member& m) { return m.here; });
@@ -140,7 +158,8 @@ void SessionGroups::note_result(const OpResult& result) {
     if (group->id != result.group || group->phase != Phase::kReady) continue;
     for (Member& m : group->members) {
       const GroupRecord* record = record_of(*group, m);
-      if (record == nullptr || result.rank >= record->spec.members.size()) continue;
+      if (record == nullptr || result.membership != record->spec.membership) continue;  // of other ranks
+      if (result.rank >= record->spec.members.size()) continue;
       if (record->spec.members[result.rank] == m.endpoint) m.done = std::max(m.done, result.number);
     }
   }
@@ -209,6 +228,7 @@ void SessionGroups::tell_ready(Group& group, Member& m, const GroupRecord& recor
                   .group = group.id,
                   .rank = static_cast<Rank>(place - members.begin()),
                   .node = lab_.cluster().gpus[m.endpoint].node,
+                  .membership = record.spec.membership,
                   .next_op = record.spec.first_op};
   m.entered = m.done = record.spec.first_op - 1;
   lab_.send(command);

@@ -82,6 +82,7 @@ class SessionGroups {
   EndpointId choose_endpoint(const Group& group, Rank rank, EndpointId wanted) const;
   Group& forming(const RankOwner& owner, const std::string& name, std::uint16_t ranks, Nanos now);
   Joined join_again(Group& group, const RankOwner& owner, Rank rank, Nanos now);
+  void forget_empty();
   void create(Group& group, Nanos now, std::vector<RankNews>& news);
   void watch_creation(Group& group, std::vector<RankNews>& news);
   void watch_ready(Group& group, Nanos now, std::vector<RankNews>& news);

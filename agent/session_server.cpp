@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "agent/client/session_protocol.hpp"
@@ -17,6 +19,15 @@ namespace {
 
 constexpr std::size_t kMostClients = 512;  // pollers have room for twice as many: those that drain
 constexpr Bytes kMostDataBytes = 256 * kGiB;
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+// A client's name as it can stand in a line of the log and in JSON: it may hold anything.
+std::string shown(std::string name) {
+  for (char& c : name) {
+    if (c < ' ' || c == 0x7f) c = '?';  // beyond ASCII too
+  }
+  return name;
+}
 
 }  // namespace
 
@@ -58,7 +69,11 @@ class SessionServer::Connection : public std::enable_shared_from_this<SessionSer
     if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
       return server_.disconnect(client, "a packet of no known size");
     const auto self = shared_from_this();
-    server_.packet(*this, bytes.data(), static_cast<std::size_t>(n));
+    try {
+      server_.packet(*this, bytes.data(), static_cast<std::size_t>(n));
+    } catch (const std::exception& e) {  // memory or descriptors for this one, not the agent's end
+      server_.disconnect(client, e.what());
+    }
     if (socket_.is_open()) read();
   }
 
@@ -90,6 +105,7 @@ SessionServer::SessionServer(boost::asio::io_context& io, const std::string& con
       groups_(lab),
       listen_(std::make_unique<ListenSocket>(session::session_socket_path(control_path), SOCK_SEQPACKET, mode)),
       waiter_(io, ::dup(listen_->fd())),
+      again_(io),
       next_place_(lab.cluster().nodes.size(), 0) {
   accept();
 }
@@ -102,6 +118,8 @@ void SessionServer::accept() {
   waiter_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](auto error) {
     if (error) return;
     const int fd = ::accept4(listen_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return accept_later();
+    if (fd >= 0 && connections_.size() >= kMostClients) make_room();
     if (fd >= 0 && connections_.size() + sessions_.size() < 2 * kMostClients && connections_.size() < kMostClients) {
       const auto c = std::make_shared<Connection>(*this, fd, ++last_client_);
       connections_.emplace(c->client, c);
@@ -111,6 +129,21 @@ void SessionServer::accept() {
     }
     accept();
   });
+}
+
+// No descriptor is left: who waits stays in the queue, and trying again at once would take all of a core.
+void SessionServer::accept_later() {
+  again_.expires_after(kAcceptPause);
+  again_.async_wait([this](auto error) {
+    if (!error) accept();
+  });
+}
+
+// Who has connected and not attached since holds a place that another could use.
+void SessionServer::make_room() {
+  const auto idle = std::find_if(connections_.begin(), connections_.end(),
+                                 [](const auto& c) { return c.second->session == nullptr; });
+  if (idle != connections_.end()) disconnect(idle->first, "it has not attached and others wait");
 }
 
 void SessionServer::packet(Connection& c, const void* bytes, std::size_t length) {
@@ -142,7 +175,7 @@ std::string SessionServer::hello(Connection& c, const void* bytes, std::size_t l
                                              lab_.incarnation());
     reply.region_bytes = session->region().size();
     reply.incarnation = lab_.incarnation();
-    c.name = session::text_of(hello.name);
+    c.name = shown(session::text_of(hello.name));
     c.session = session.get();
     sessions_.emplace(c.session, Lent{std::move(session), c.client, false});
   } catch (const InputError& e) {
@@ -156,6 +189,7 @@ std::string SessionServer::hello(Connection& c, const void* bytes, std::size_t l
   const bool sent = c.session == nullptr
                         ? c.send(reply)
                         : c.send(reply, {c.session->region().fd(), c.session->agent_bell(), c.session->client_bell()});
+  if (c.session != nullptr) c.session->close_client_bell();
   return sent ? why : "it does not take the answer";
 }
 
@@ -181,8 +215,16 @@ void SessionServer::join(Connection& c, const void* bytes, std::size_t length) {
 
 // The home is the node of the client's first rank: most of its ops never leave that reactor.
 void SessionServer::open_session(Lent& lent, NodeId home) {
+  const auto taken = [this](std::uint32_t id) {
+    return std::any_of(sessions_.begin(), sessions_.end(),
+                       [id](const auto& s) { return s.second.open && s.first->id() == id; });
+  };
+  std::uint32_t id = 0;
+  do {
+    id = (std::uint32_t{home} << 16) | (next_place_[home]++ & 0xffffU);
+  } while (taken(id));
+  lent.session->set_id(id);
   lent.open = true;
-  lent.session->set_id((std::uint32_t{home} << 16) | (next_place_[home]++ & 0xffffU));
   lab_.watch(home, lent.session->agent_bell());
   lab_.send({.kind = SessionCommand::Kind::kOpen, .session = lent.session.get()});
 }
@@ -252,6 +294,7 @@ void SessionServer::send_news(const RankNews& news) {
 void SessionServer::stop() {
   boost::system::error_code ignored;
   waiter_.close(ignored);
+  again_.cancel();
   listen_.reset();
   while (!connections_.empty()) disconnect(connections_.begin()->first, "");
 }

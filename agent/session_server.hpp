@@ -8,6 +8,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,8 @@ class SessionServer {
   };
 
   void accept();
+  void accept_later();
+  void make_room();
   void packet(Connection& c, const void* bytes, std::size_t length);
   std::string hello(Connection& c, const void* bytes, std::size_t length);
   void join(Connection& c, const void* bytes, std::size_t length);
@@ -53,6 +56,7 @@ class SessionServer {
   SessionGroups groups_;
   std::unique_ptr<ListenSocket> listen_;
   boost::asio::posix::stream_descriptor waiter_;
+  boost::asio::steady_timer again_;
   std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;  // by client
   std::map<const Session*, Lent> sessions_;
   std::vector<std::uint32_t> next_place_;  // by home node: number of its next session

@@ -4,14 +4,14 @@
 // The agent listens on session_socket_path(PATH) beside its control socket PATH: AF_UNIX, SOCK_SEQPACKET, one message a
 // packet, little endian, structs of fixed size. Order:
 //   client: Hello            agent: HelloReply, with three descriptors (SCM_RIGHTS) when its status is ok:
-//                                   [0] the sealed memory, [1] eventfd that wakes the agent, [2] one that wakes the
-//                                   client
+//                                   [0] the sealed memory, [1] eventfd that wakes the agent, [2] a socket that wakes
+//                                   the client: 8 bytes to read each time
 //   client: Join, any number agent: JoinReply to each, at once, with the same `request`
 //                            agent: GroupReady for each joined rank, once all ranks of its group have joined (or why
 //                            not)
 // Either side ends the session by closing; there is no other farewell. The agent may send GroupReady at any time; a
 // client that sends a packet of another size, magic, version or kind is disconnected. A packet is copied, then checked.
-// Both eventfds are EFD_NONBLOCK. Texts are one line, ended by a NUL if shorter than their array.
+// Reading and writing the two does not block. Texts are one line, ended by a NUL if shorter than their array.
 #pragma once
 
 #include <cstdint>

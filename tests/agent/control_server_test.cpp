@@ -14,6 +14,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "dataplane/base/error.hpp"
 
@@ -160,8 +161,36 @@ BOOST_AUTO_TEST_CASE(a_path_that_cannot_be_is_one_line) {
   std::ofstream(folder / "file") << "precious";
   BOOST_TEST(error_of(folder / "file") == folder / "file" + ": is there and no socket, expected a path that is free");
   BOOST_TEST(std::filesystem::file_size(folder / "file") == 8U);
+  BOOST_TEST(!std::filesystem::exists(folder / "file.lock"));  // what is refused leaves nothing behind
   BOOST_TEST(error_of(folder / "no/a.sock").find("no/a.sock.lock: open: No such file or directory, expected") !=
              std::string::npos);
+}
+
+// The lock beside the socket is an empty file that is removed at the end. Somebody's file of that name is not ours.
+BOOST_AUTO_TEST_CASE(a_file_in_the_place_of_the_lock_is_not_touched) {
+  const Folder folder;
+  std::ofstream(folder / "a.sock.lock") << "precious";
+  BOOST_TEST(error_of(folder / "a.sock") ==
+             folder / "a.sock.lock" + ": is there and no lock of an agent, expected a path that is free");
+  BOOST_TEST(std::filesystem::file_size(folder / "a.sock.lock") == 8U);
+  BOOST_TEST(!std::filesystem::exists(folder / "a.sock"));
+  std::filesystem::create_symlink(folder / "elsewhere", folder / "b.sock.lock");
+  BOOST_TEST(error_of(folder / "b.sock").find("b.sock.lock: open: ") != std::string::npos);
+  BOOST_TEST(!std::filesystem::exists(folder / "elsewhere"));
+}
+
+BOOST_AUTO_TEST_CASE(who_holds_connections_open_locks_nobody_out) {
+  const Folder folder;
+  const Running running(folder / "a.sock");
+  std::vector<UniqueFd> held;
+  for (int i = 0; i < 300; ++i) {
+    held.push_back(connect_to(folder / "a.sock"));
+    BOOST_REQUIRE(held.back());
+  }
+  const UniqueFd fd = connect_to(folder / "a.sock");
+  send_text(fd, "{\"command\":\"echo\"}\n");
+  BOOST_TEST(read_line(fd) == R"({"ok":true,"result":{}})");
+  BOOST_TEST(read_line(held.front()) == "closed");  // the one that has said nothing for longest
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -47,7 +47,7 @@ struct Client {
 
 Session new_session() {
   Session s((5U << 16) | 9, {.submit_slots = 8, .completion_slots = 8, .data_bytes = kData}, 77);
-  s.add_rank({.number = 7, .client_rank = 3, .group = 2, .rank = 1, .node = 4, .next_op = 1});
+  s.add_rank({.number = 7, .client_rank = 3, .group = 2, .rank = 1, .node = 4, .membership = 6, .next_op = 1});
   return s;
 }
 
@@ -85,6 +85,7 @@ BOOST_AUTO_TEST_CASE(an_entry_becomes_a_request_inside_the_memory) {
   BOOST_TEST(q.number == 1U);
   BOOST_TEST(q.group == 2);
   BOOST_TEST(q.rank == 1);
+  BOOST_TEST(q.membership == 6);  // so that an engine that has lost a node since refuses it
   BOOST_TEST(q.session == ((5U << 16) | 9));
   BOOST_TEST((q.in == s.region().data() + client.layout.data_offset));
   BOOST_TEST((q.out == q.in + 4096));

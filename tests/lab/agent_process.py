@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import select
 import shutil
 import signal
@@ -21,13 +22,14 @@ def gradients(ranks, suffix=""):
 
 
 class Agent:
-    def __init__(self, what, *options, folder=None, ready=True):
+    def __init__(self, what, *options, folder=None, ready=True, descriptors=None):
         self.own_folder = folder is None
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="lk-lab-"))
         self.socket = str(self.folder / "agent.sock")
         self.process = subprocess.Popen(
             [BINARIES / "lanekeeperd", "--loopback", what, "--socket", self.socket, *options],
-            cwd=SOURCE, stderr=subprocess.PIPE, text=True)
+            cwd=SOURCE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=descriptors and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors,) * 2)))
         self.log = ""
         if ready:
             self.wait_for("ready: ")
