@@ -38,6 +38,23 @@ SafetensorsFile read_safetensors(const std::string& path);
 // The same checks on bytes in memory; `path` is for messages.
 SafetensorsFile parse_safetensors(const std::string& path, std::span<const std::byte> bytes);
 
+// A file that is whole on the disk beside `path`, and in its place when told so; until then nothing that was there has
+// changed. Removed again if it was never put in place, so of several results either all or none can be given.
+class NewSafetensors {
+ public:
+  NewSafetensors(const std::string& path, const SafetensorsFile& like, std::span<const std::byte> data);
+  NewSafetensors(const NewSafetensors&) = delete;
+  NewSafetensors& operator=(const NewSafetensors&) = delete;
+  ~NewSafetensors();
+  void put_in_place();
+
+ private:
+  std::string target_, name_;
+};
+
+// Throws InputError when something is at `path` that is not a regular file.
+void check_replaceable(const std::string& path);
+
 // Writes `path` with the header of `like` (names, order, shapes, metadata) and `data`, whose size must be that of
 // like.data. An existing regular file is replaced; anything else at `path` is refused.
 void write_safetensors(const std::string& path, const SafetensorsFile& like, std::span<const std::byte> data);

@@ -17,46 +17,16 @@ namespace {
 
 std::string reason() { return std::strerror(errno); }
 
-// A new file beside the target; removed again unless it was renamed to it.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& target) : name_(target + ".XXXXXX") {
-    fd_.reset(::mkostemp(name_.data(), O_CLOEXEC));
-    if (!fd_) throw InputError(fmt::format("{}: cannot be created: {}", target, reason()));
+void write_all(int fd, const std::string& target, const void* bytes, std::size_t length) {
+  const char* p = static_cast<const char*>(bytes);
+  while (length > 0) {
+    const ssize_t n = ::write(fd, p, length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw SystemError(fmt::format("{}: cannot be written: {}", target, reason()));
+    p += n;
+    length -= static_cast<std::size_t>(n);
   }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (!name_.empty()) ::unlink(name_.c_str());
-  }
-
-  void write(const std::string& target, const void* bytes, std::size_t length) {
-    const char* p = static_cast<const char*>(bytes);
-    while (length > 0) {
-      const ssize_t n = ::write(fd_.get(), p, length);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) throw SystemError(fmt::format("{}: cannot be written: {}", target, reason()));
-      p += n;
-      length -= static_cast<std::size_t>(n);
-    }
-  }
-
-  void become(const std::string& target) {
-    const mode_t mask = ::umask(0);  // the only way to read it
-    ::umask(mask);
-    const bool kept = ::fchmod(fd_.get(), 0666 & ~mask) == 0 && ::fsync(fd_.get()) == 0;
-    if (!kept) throw SystemError(fmt::format("{}: cannot be written: {}", target, reason()));
-    if (::close(fd_.release()) != 0) throw SystemError(fmt::format("{}: cannot be written: {}", target, reason()));
-    if (::rename(name_.c_str(), target.c_str()) != 0) {
-      throw SystemError(fmt::format("{}: cannot be put in place: {}", target, reason()));
-    }
-    name_.clear();
-  }
-
- private:
-  std::string name_;
-  UniqueFd fd_;
-};
+}
 
 }  // namespace
 
@@ -79,18 +49,49 @@ SafetensorsFile read_safetensors(const std::string& path) {
   return parse_safetensors(path, std::span(bytes).first(have));
 }
 
-void write_safetensors(const std::string& path, const SafetensorsFile& like, std::span<const std::byte> data) {
+NewSafetensors::NewSafetensors(const std::string& path, const SafetensorsFile& like, std::span<const std::byte> data)
+    : target_(path) {
   LK_CHECK(data.size() == like.data.size());
+  check_replaceable(path);
+  std::string name = path + ".XXXXXX";
+  UniqueFd fd(::mkostemp(name.data(), O_CLOEXEC));
+  if (!fd) throw InputError(fmt::format("{}: cannot be created: {}", path, reason()));
+  name_ = name;
+  try {
+    const std::uint64_t header_bytes = like.header.size();
+    write_all(fd.get(), path, &header_bytes, sizeof header_bytes);
+    write_all(fd.get(), path, like.header.data(), like.header.size());
+    write_all(fd.get(), path, data.data(), data.size());
+    const mode_t mask = ::umask(0);  // the only way to read it
+    ::umask(mask);
+    const bool kept = ::fchmod(fd.get(), 0666 & ~mask) == 0 && ::fsync(fd.get()) == 0 && ::close(fd.release()) == 0;
+    if (!kept) throw SystemError(fmt::format("{}: cannot be written: {}", path, reason()));
+  } catch (...) {
+    ::unlink(name_.c_str());
+    throw;
+  }
+}
+
+NewSafetensors::~NewSafetensors() {
+  if (!name_.empty()) ::unlink(name_.c_str());
+}
+
+void NewSafetensors::put_in_place() {
+  if (::rename(name_.c_str(), target_.c_str()) != 0) {
+    throw SystemError(fmt::format("{}: cannot be put in place: {}", target_, reason()));
+  }
+  name_.clear();
+}
+
+void check_replaceable(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     throw InputError(fmt::format("{}: exists and is not a regular file", path));
   }
-  TemporaryFile file(path);
-  const std::uint64_t header_bytes = like.header.size();
-  file.write(path, &header_bytes, sizeof header_bytes);
-  file.write(path, like.header.data(), like.header.size());
-  file.write(path, data.data(), data.size());
-  file.become(path);
+}
+
+void write_safetensors(const std::string& path, const SafetensorsFile& like, std::span<const std::byte> data) {
+  NewSafetensors(path, like, data).put_in_place();
 }
 
 }  // namespace lk

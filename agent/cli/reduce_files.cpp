@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <span>
 
 #include "agent/cli/control_client.hpp"
 #include "agent/client/lanekeeper.h"
@@ -45,7 +47,7 @@ std::vector<Run> runs_of(const SafetensorsFile& file) {
 }
 
 [[noreturn]] void fail(lk_status status, const std::string& what) {
-  const std::string line = fmt::format("{}: {}", what, lk_last_error());
+  const std::string line = fmt::format("{}{}{}", what, what.empty() ? "" : ": ", lk_last_error());
   if (status == LK_DISCONNECTED || status == LK_SYSTEM) throw AgentGone(line);
   if (status == LK_INVALID) throw InputError(line);
   throw OpFailed(line);
@@ -113,7 +115,7 @@ class Ranks {
   void take_one() {
     lk_result result{};
     const lk_status status = lk_wait(session_.get(), cookies_.front(), timeout_ns_, &result);
-    if (status != LK_OK) fail(status, fmt::format("op {}", result.op_number));
+    if (status != LK_OK) fail(status, "");  // it says which op
     cookies_.erase(cookies_.begin());
     ++completed_;
   }
@@ -127,8 +129,10 @@ class Ranks {
   std::size_t entered_ = 0, completed_ = 0;
 };
 
-// Before any work: the folder is there or can be made, and no two results have one name.
-void prepare_output(const std::string& folder, const std::vector<std::string>& names) {
+// Before any work: the folder is there or can be made, no two results have one name, and none of them would take the
+// place of an input or of something that is no file.
+void prepare_output(const std::string& folder, const std::vector<std::string>& names,
+                    const std::vector<std::string>& inputs) {
   if (folder.empty()) return;
   std::set<std::string> seen;
   for (const std::string& n : names) {
@@ -141,17 +145,47 @@ void prepare_output(const std::string& folder, const std::vector<std::string>& n
     throw InputError(
         fmt::format("--output {}: {}, expected a folder", folder, error ? error.message() : "is no folder"));
   }
+  for (const std::string& n : names) {
+    const fs::path target = fs::path(folder) / n;
+    check_replaceable(target.string());
+    for (const std::string& input : inputs) {
+      if (!fs::equivalent(target, input, error)) continue;
+      throw InputError(fmt::format("--output {}: {} would take the place of the input {}, expected another folder",
+                                   folder, n, input));
+    }
+  }
 }
+
+// While it lives, Ctrl-C waits: it must not leave files beside those that are being written.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (const int s : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&set, s);
+    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
+  }
+  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 json write_results(const std::string& folder, const std::vector<std::string>& names, const SafetensorsFile& like,
                    Ranks& ranks, std::size_t first) {
   json outputs = json::array();
   if (folder.empty()) return outputs;
+  const SignalsWait wait;
+  std::vector<std::unique_ptr<NewSafetensors>> files;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string path = (fs::path(folder) / names[i]).string();
-    write_safetensors(path, like, {ranks.buffer(first + i), like.data.size()});
+    const std::span data(ranks.buffer(first + i), like.data.size());
+    files.push_back(std::make_unique<NewSafetensors>(path, like, data));
     outputs.push_back(path);
   }
+  for (const auto& file : files) file->put_in_place();  // all are written, so a full disk has harmed nothing
   return outputs;
 }
 
@@ -179,7 +213,7 @@ json all_reduce_files(const ReduceJob& job, const std::vector<std::string>& inpu
   for (const std::string& path : inputs) files.push_back(read_safetensors(path));
   check_same_layout(files);
   const std::vector<std::string> names = names_of(inputs);
-  prepare_output(job.output, names);
+  prepare_output(job.output, names, inputs);
   const std::vector<Run> runs = runs_of(files.front());
   Ranks ranks(job, files.size(), files.front().data.size());
   const MonotonicClock clock;
@@ -207,7 +241,7 @@ json broadcast_file(const ReduceJob& job, const std::string& input, unsigned cou
   const SafetensorsFile file = read_safetensors(input);
   std::vector<std::string> names;
   for (unsigned r = 1; r < count; ++r) names.push_back(fmt::format("rank{}.safetensors", r));
-  prepare_output(job.output, names);
+  prepare_output(job.output, names, {input});
   Ranks ranks(job, count, file.data.size());
   std::memcpy(ranks.buffer(0), file.data.data(), file.data.size());
   const MonotonicClock clock;

@@ -264,6 +264,26 @@ BOOST_AUTO_TEST_CASE(a_full_disk_leaves_nothing_behind) {
   BOOST_TEST((file_bytes(target) == before));
 }
 
+BOOST_AUTO_TEST_CASE(what_is_not_put_in_place_changes_nothing) {
+  const Folder folder;
+  const auto file = lk::read_safetensors(gradient(0, ""));
+  const std::string target = folder.path / "out.safetensors";
+  lk::write_safetensors(target, file, file.data);
+  const auto before = file_bytes(target);
+  auto changed = file.data;
+  changed[0] ^= std::byte{1};
+  {
+    const lk::NewSafetensors left(target, file, changed);
+    BOOST_TEST(folder.files() == 2U);
+    BOOST_TEST((file_bytes(target) == before));
+  }
+  BOOST_TEST(folder.files() == 1U);
+  BOOST_TEST((file_bytes(target) == before));
+  lk::NewSafetensors(target, file, changed).put_in_place();
+  BOOST_TEST(folder.files() == 1U);
+  BOOST_TEST((lk::read_safetensors(target).data == changed));
+}
+
 BOOST_AUTO_TEST_CASE(places_that_are_no_files_are_refused) {
   const Folder folder;
   const auto file = lk::parse_safetensors("x", made("{}", 0));
