@@ -50,4 +50,6 @@ std::optional<int> Options::parse(int count, char** words) {
   return std::nullopt;
 }
 
+bool Options::said(const char* name) const { return app_->get_option(name)->count() > 0; }
+
 }  // namespace lk

@@ -31,6 +31,7 @@ class Options {
   void version(const std::string& text);
 
   std::optional<int> parse(int count, char** words);  // with a value: all is said, it is the exit code
+  bool said(const char* name) const;                  // after that: it stood on the command line
 
  private:
   std::string program_;

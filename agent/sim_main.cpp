@@ -2,10 +2,12 @@
 // Exit 0 only if all is right, 1 if something is not, 2 for wrong use.
 #include <fmt/format.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "agent/config_value.hpp"
 #include "agent/options.hpp"
@@ -16,17 +18,37 @@
 namespace lk {
 namespace {
 
+constexpr Bytes kMostBytes = 1024 * kGiB;
+
 struct Arguments {
   std::string profile = "dgx-a100", faults = "none", bytes, events, dump_bound;
   unsigned nodes = 2, ops = 20;
   std::uint64_t seed = 1, seeds = 1;
   bool json = false, payload_off = false, mixed = false;
+  std::set<std::string> given;  // the options that stood on the command line
+
+  bool has(const char* option) const { return given.contains(option); }
 };
 
+// As nccl-tests take it: 512M, 64k and a bare number; and as the rest of Lanekeeper does: 512MiB.
 Bytes bytes_of(const std::string& text) {
-  const std::optional<Bytes> bytes = parse_size(text);
-  if (!bytes) throw InputError(fmt::format("--bytes: \"{}\": expected a size such as 512MiB", text));
+  std::string whole = text;
+  const char last = text.empty() ? ' ' : static_cast<char>(std::toupper(static_cast<unsigned char>(text.back())));
+  if (last == 'K' || last == 'M' || last == 'G') whole = text.substr(0, text.size() - 1) + last + "iB";
+  if (last >= '0' && last <= '9') whole += "B";
+  const std::optional<Bytes> bytes = parse_size(whole);
+  if (!bytes || *bytes > kMostBytes) {
+    throw InputError(fmt::format("--bytes {}: expected a size such as 512M or 512MiB, at most 1024 GiB", text));
+  }
   return *bytes;
+}
+
+void write_events(const Arguments& a, const std::string& log) {
+  if (a.events.empty()) return;
+  std::ofstream file(a.events);
+  if (!(file << log << std::flush)) {
+    throw InputError(fmt::format("--events {}: cannot be written, expected a path for a file", a.events));
+  }
 }
 
 nlohmann::json or_null(const auto& value) { return value ? nlohmann::json(*value) : nlohmann::json(nullptr); }
@@ -41,12 +63,43 @@ int print(const Arguments& a, const nlohmann::json& j, bool ok) {
   return ok ? 0 : 1;
 }
 
+// A scenario says all by itself; what stands on the command line goes before it.
+Scenario scenario_of(const Arguments& a) {
+  if (a.has("--seeds")) throw InputError("--seeds: a scenario file is measured with one seed, expected --seed");
+  if (a.mixed) throw InputError("--profile mixed: a scenario file needs a cluster that has what its faults name");
+  Scenario s = read_scenario(a.faults);
+  if (a.has("--profile")) {
+    const unsigned nodes = a.has("--nodes") ? a.nodes : s.node_count();
+    s.nodes = {ProfileUse{.profile = a.profile, .nodes = nodes}};
+    s.profile = a.profile;
+  } else if (a.has("--nodes")) {
+    if (s.nodes.size() != 1) {
+      throw InputError(fmt::format("--nodes {}: {} has several profiles, expected --profile too", a.nodes, s.path));
+    }
+    s.nodes.front().nodes = a.nodes;
+  }
+  if (a.has("--bytes")) s.bytes = bytes_of(a.bytes);
+  if (a.has("--ops")) {
+    if (a.ops < s.fault_op) {
+      throw InputError(
+          fmt::format("--ops {}: the faults of {} come at op {}, expected as many ops", a.ops, s.path, s.fault_op));
+    }
+    s.ops = a.ops;
+  }
+  return s;
+}
+
 int run_scenario(const Arguments& a) {
-  const Scenario s = read_scenario(a.faults);
+  const Scenario s = scenario_of(a);
+  std::string log;
   MeasureOptions options;
   options.seed = a.seed;
   options.dump_bound = a.dump_bound;
+  options.payload = !a.payload_off;
+  if (a.has("--ops")) options.steady_ops = a.ops;
+  if (!a.events.empty()) options.log = &log;
   const ScenarioFigures f = measure_scenario(s, options);
+  write_events(a, log);
   nlohmann::json j = {{"ok", f.ok},
                       {"name", s.name},
                       {"profile", s.profile},
@@ -73,7 +126,7 @@ SimReport run_seed(const Arguments& a, const ClusterSpec& cluster, std::uint64_t
   job.seed = job.options.seed = seed;
   Random random(seed ^ 0x73746f726dULL);
   Nanos duration = 100 * kMilli;
-  if (a.bytes.empty()) {
+  if (!a.has("--bytes")) {
     const Nanos gap = random.chance(0.5) ? 2 * kMilli : 20 * kMilli;
     job.ops = mixed_ops(seed, a.ops, cluster.gpus.size(), 2 * kMiB, gap);
     duration = std::max<Nanos>(30 * kMilli, gap * a.ops / 3);
@@ -137,7 +190,7 @@ int run_seeds(const Arguments& a) {
       if (why.empty()) why = fmt::format("seed {}: {}", seed, r.why);
     }
   }
-  if (!a.events.empty()) std::ofstream(a.events) << log;
+  write_events(a, log);
   std::sort(failovers.begin(), failovers.end());
   nlohmann::json j = {{"ok", right == a.seeds},
                       {"seeds", a.seeds},
@@ -149,7 +202,7 @@ int run_seeds(const Arguments& a) {
                       {"hung_ops", hung},
                       {"shrinks", shrinks},
                       {"events", events},
-                      {"op_ns", a.bytes.empty() ? nlohmann::json(nullptr) : or_null(op_ns)},
+                      {"op_ns", !a.has("--bytes") ? nlohmann::json(nullptr) : or_null(op_ns)},
                       {"failover_p99_ns", failovers.empty() ? nlohmann::json(nullptr)
                                                             : nlohmann::json(failovers[failovers.size() * 99 / 100])},
                       {"clock", "virtual"},
@@ -168,16 +221,22 @@ int main_of(int argc, char** argv) {
   options.number("--seeds", a.seeds, "how many seeds, one after the other", 1);
   options.text("--faults", a.faults, "none, single, storm, or a scenario file");
   options.number("--ops", a.ops, "ops of every rank", 1, 1000000);
-  options.text("--bytes", a.bytes, "size of every op (512MiB); without it: mixed ops of mixed sizes");
+  options.text("--bytes", a.bytes, "size of every op (512M, 512MiB); without it: mixed ops of mixed sizes");
   options.text("--events", a.events, "write the engines' events to this file");
   options.text("--dump-bound", a.dump_bound,
                "write the input of the bound's linear program to this file (scenario files)");
   options.flag("--payload-off", a.payload_off, "only time passes; nothing is copied or checked");
   options.flag("--json", a.json, "one JSON object on stdout");
   if (const auto code = options.parse(argc, argv)) return *code;
+  for (const char* name : {"--profile", "--nodes", "--seeds", "--ops", "--bytes", "--dump-bound"}) {
+    if (options.said(name)) a.given.insert(name);
+  }
   a.mixed = a.profile == "mixed";
   const bool named = a.faults == "none" || a.faults == "single" || a.faults == "storm";
-  return named ? run_seeds(a) : run_scenario(a);
+  if (!named) return run_scenario(a);
+  if (a.has("--dump-bound")) throw InputError("--dump-bound: expected a scenario file as --faults, it is about one");
+  if (a.mixed && a.has("--nodes")) throw InputError("--nodes: --profile mixed draws them from the seed");
+  return run_seeds(a);
 }
 
 }  // namespace

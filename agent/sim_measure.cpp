@@ -8,12 +8,12 @@
 #include "agent/rung_share.hpp"
 #include "control/balance/balance.hpp"
 #include "control/balance/scenario_json.hpp"
+#include "dataplane/base/error.hpp"
 
 namespace lk {
 namespace {
 
 constexpr unsigned kDepth = 3;
-constexpr unsigned kSteadyOps = 48;
 
 SimJob job_of(const Scenario& s, const ClusterSpec& cluster, const MeasureOptions& options) {
   SimJob job;
@@ -38,11 +38,11 @@ void take_counts(ScenarioFigures& f, const SimReport& r) {
 // Right bits: mixed ops with payload while the faults come and go.
 void run_correct(const Scenario& s, const ClusterSpec& cluster, const MeasureOptions& options, ScenarioFigures& f) {
   SimJob job = job_of(s, cluster, options);
-  job.options.engine.payload = true;
+  job.options.engine.payload = options.payload;
   job.ops = mixed_ops(options.seed, std::max(s.ops, 8U), cluster.gpus.size(), 4 * kMiB, 0);
   for (PlannedOp& op : job.ops) op.gap_ns = s.every_ns;
   SimRun run(cluster, job);
-  take_counts(f, run.run());
+  take_counts(f, run.run(options.log));
 }
 
 void judge_rungs(const Scenario& s, const ClusterSpec& c, const SimReport& r, ScenarioFigures& f) {
@@ -59,12 +59,12 @@ void run_bound(const Scenario& s, const ClusterSpec& cluster, const MeasureOptio
   const Nanos gap = std::max<Nanos>(s.every_ns, 250 * kMilli);
   job.ops = equal_ops(static_cast<unsigned>(settle / gap), s.bytes, gap);
   const auto first = static_cast<unsigned>(job.ops.size());
-  const std::vector<PlannedOp> steady = equal_ops(kSteadyOps + 2 * kDepth, s.bytes, 0);
+  const std::vector<PlannedOp> steady = equal_ops(options.steady_ops + 2 * kDepth, s.bytes, 0);
   job.ops.insert(job.ops.end(), steady.begin(), steady.end());
   job.depth = kDepth;
   job.mark_op = first + kDepth;
   SimRun run(cluster, job);
-  const SimReport r = run.run();
+  const SimReport r = run.run(options.log);
   take_counts(f, r);
   judge_rungs(s, cluster, r, f);
   const std::size_t lo = first + kDepth, hi = job.ops.size() - 1 - kDepth;
@@ -84,7 +84,11 @@ void run_bound(const Scenario& s, const ClusterSpec& cluster, const MeasureOptio
     auto dump = bound_input(cluster, capacity, members);
     dump["op_ns"] = op_ns;
     dump["op_bytes"] = s.bytes;
-    std::ofstream(options.dump_bound) << dump.dump() << "\n";
+    std::ofstream file(options.dump_bound);
+    if (!(file << dump.dump() << "\n" << std::flush)) {
+      throw InputError(
+          fmt::format("--dump-bound {}: cannot be written, expected a path for a file", options.dump_bound));
+    }
   }
 }
 
@@ -101,7 +105,7 @@ void run_failover(const Scenario& s, const ClusterSpec& cluster, const MeasureOp
       if (row.until_ns != kNever) row.until_ns += static_cast<Nanos>(i) * 137 * kMicro;
     }
     SimRun run(cluster, job);
-    const SimReport r = run.run();
+    const SimReport r = run.run(options.log);
     take_counts(f, r);
     if (i == 0) judge_rungs(s, cluster, r, f);
     all.insert(all.end(), r.failovers.begin(), r.failovers.end());
@@ -118,7 +122,7 @@ void run_recovery(const Scenario& s, const ClusterSpec& cluster, const MeasureOp
   Nanos healed = 0;
   for (const FaultRow& row : job.faults.wire) healed = std::max(healed, row.until_ns == kNever ? 0 : row.until_ns);
   SimRun run(cluster, job);
-  const SimReport r = run.run();
+  const SimReport r = run.run(options.log);
   take_counts(f, r);
   if (!r.ok) return;
   const unsigned before = std::max(s.fault_op, 2U) - 2;

@@ -25,6 +25,9 @@ struct ScenarioFigures {
 struct MeasureOptions {
   std::uint64_t seed = 1;
   unsigned failover_runs = 24;
+  unsigned steady_ops = 48;    // of a share of the bound: timed ops, back to back
+  bool payload = true;         // false: only time passes, no bit is checked
+  std::string* log = nullptr;  // the engines' events of all runs, line by line
   SimOptions sim;
   std::string dump_bound;  // write the bound's input here, for a solver that is not ours
 };
