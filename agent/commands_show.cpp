@@ -23,6 +23,8 @@ std::string gpu_name(const ClusterSpec& cluster, EndpointId gpu) {
   return fmt::format("{}.gpu{}", cluster.nodes[cluster.gpus[gpu].node].name, cluster.gpus[gpu].index);
 }
 
+std::string age_text(Nanos span) { return fmt::format("{:.1f} s", static_cast<double>(span) / 1e9); }
+
 double percent(double part, double whole) { return whole <= 0 ? 0 : 100 * part / whole; }
 
 }  // namespace
@@ -35,10 +37,12 @@ json Commands::problems() const {
     const std::string& name = lab_.cluster().nodes[n].name;
     for (const json& l : plane.links()) {
       if (l["state"] != "up") {
-        lines.push_back(fmt::format("link {} is {}: {}", l["name"].get<std::string>(), l["state"].get<std::string>(),
+        lines.push_back(fmt::format("link {} is {} for {}: {}", l["name"].get<std::string>(),
+                                    l["state"].get<std::string>(), age_text(lab_.now() - l["since_ns"].get<Nanos>()),
                                     l["reason"].get<std::string>()));
       }
     }
+    for (const std::string& l : plane.sick_lanes(lab_.now())) lines.push_back(l);
     for (const json& p : plane.peers()) {
       if (p["state"] != "alive") {
         lines.push_back(
@@ -103,6 +107,13 @@ json Commands::links(const json& args) {
 json Commands::lanes(const json& args) {
   lab_.refresh_snapshots(kSnapshotLimit);
   const json kind = args.value("kind", json(nullptr));
+  constexpr LaneKind kLast = LaneKind::kTcp;
+  bool known = kind.is_null();
+  for (unsigned k = 0; k <= static_cast<unsigned>(kLast); ++k)
+    known = known || kind == name_of(static_cast<LaneKind>(k));
+  if (!known) {
+    throw InputError(fmt::format("kind {}: unknown, expected nvlink, pcie, relay, host, rdma or tcp", kind.dump()));
+  }
   json out = json::array();
   for (const NodeId n : nodes_of(args)) {
     for (json& row : lab_.node(n).plane().lanes()) {

@@ -63,6 +63,7 @@ class ControlPlane final : private PlanSource {
   nlohmann::json status(Nanos now) const;
   nlohmann::json links() const;
   nlohmann::json lanes() const;
+  std::vector<std::string> sick_lanes(Nanos now) const;  // a line for those of one reason that no link's line explains
   nlohmann::json trunks() const;
   nlohmann::json groups(Nanos now) const;
   nlohmann::json peers() const;
@@ -77,6 +78,7 @@ class ControlPlane final : private PlanSource {
   NodeId node() const noexcept { return node_; }
 
  private:
+  std::string carrier_text(TrunkId trunk, Direction d) const;
   PlanSpec best_plan(const GroupSpec& group, Bytes chunk_most_bytes) override;
 
   // plane.cpp: a turn

@@ -1,6 +1,7 @@
 // The plane's part that shows: JSON objects, units in the names. Null where nothing is known.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -121,6 +122,52 @@ json ControlPlane::lanes() const {
     out.push_back(std::move(row));
   }
   return out;
+}
+
+// What carries a trunk instead, for a person.
+std::string ControlPlane::carrier_text(TrunkId id, Direction d) const {
+  const TrunkSpec& trunk = cluster_.trunks[id];
+  LaneId best = kNoId;
+  for (LaneId lane = trunk.first_lane; lane < trunk.first_lane + trunk.lane_count; ++lane) {
+    if (routes_.rate(lane, d) > (best == kNoId ? 0 : routes_.rate(best, d))) best = lane;
+  }
+  return best == kNoId ? "nothing carries its trunk" : fmt::format("its trunk goes over {}", cluster_.lanes[best].name);
+}
+
+std::vector<std::string> ControlPlane::sick_lanes(Nanos now) const {
+  struct Kind {
+    unsigned lanes = 0;
+    Nanos since = kNever;
+    std::size_t first = 0;
+  };
+  std::map<std::string, Kind> kinds;
+  for (const std::size_t side : own_sides_) {
+    const LaneTrack& track = lane_tracks_[side];
+    const bool told = track.cause() == Cause::kFencedByPeer || track.cause() == Cause::kPeerDead;  // of the other node
+    if (!track.off() && (!track.down() || told)) continue;
+    const LaneSpec& lane = cluster_.lanes[side / 2];
+    const auto is_sick = [this](const Hop& hop) {
+      const auto it = link_health_.find(hop.link);
+      return it != link_health_.end() && it->second.state() != LinkState::kUp;
+    };
+    if (std::any_of(lane.near_hops.begin(), lane.near_hops.end(), is_sick) ||
+        std::any_of(lane.far_hops.begin(), lane.far_hops.end(), is_sick)) {
+      continue;
+    }
+    Kind& kind = kinds[track.off() ? track.reason() : fmt::format("down: {}", track.reason())];
+    if (kind.lanes++ == 0) kind.first = side;
+    kind.since = std::min(kind.since, track.since());
+  }
+  std::vector<std::string> lines;
+  for (const auto& [what, kind] : kinds) {
+    const auto d = static_cast<Direction>(kind.first % 2);
+    const LaneSpec& lane = cluster_.lanes[kind.first / 2];
+    lines.push_back(fmt::format("lane {} {}{} for {:.1f} s {}; {}", lane.name,
+                                d == Direction::kForward ? "forward" : "backward",
+                                kind.lanes == 1 ? "" : fmt::format(" and {} more", kind.lanes - 1),
+                                static_cast<double>(now - kind.since) / 1e9, what, carrier_text(lane.trunk, d)));
+  }
+  return lines;
 }
 
 json ControlPlane::trunks() const {

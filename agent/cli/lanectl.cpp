@@ -38,9 +38,10 @@ struct Parsed {
 
 class CommandLine {
  public:
-  CommandLine() : app_("lanectl: talks to lanekeeperd.") {
+  CommandLine() : app_("lanectl: talks to lanekeeperd.", "lanectl") {
     app_.add_option("--socket", socket_, "the agent's control socket");
     app_.add_flag("--json", json_, "print one JSON object");
+    app_.set_version_flag("--version", fmt::format("lanectl {}", LK_VERSION));
     app_.fallthrough();
     app_.require_subcommand(1);
     app_.footer(
