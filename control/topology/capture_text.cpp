@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -113,26 +115,38 @@ void strip_line(std::string& line, CaptureText& text) {
   }
 }
 
+bool is_utf16(std::string_view bytes) noexcept {
+  return bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff");
+}
+
 }  // namespace
 
 std::string read_capture_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw InputError(fmt::format("{}: cannot be read", path));
   std::string bytes;
   bytes.resize(kLargestFile + 1);
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (in.bad() || (in.gcount() == 0 && !in.eof())) throw InputError(fmt::format("{}: cannot be read", path));
+  if (in.bad() || (in.gcount() == 0 && !in.eof())) {
+    throw InputError(fmt::format("{}: cannot be read: {}; expected nvidia-smi topo -m text or NCCL topology XML", path,
+                                 std::strerror(errno)));
+  }
   bytes.resize(static_cast<std::size_t>(in.gcount()));
   if (bytes.size() > kLargestFile) throw InputError(fmt::format("{}: more than 1 MiB; expected one capture", path));
   if (bytes.find_first_not_of(" \t\r\n") == std::string::npos) {
     throw InputError(fmt::format("{}: empty; expected nvidia-smi topo -m text or NCCL topology XML", path));
+  }
+  // A few letters by chance look like a table: what is no text at all is not searched for one.
+  const std::size_t zero = bytes.find('\0');
+  if (zero != std::string::npos && !is_utf16(bytes)) {
+    throw InputError(
+        fmt::format("{}: no text, byte {} is 0; expected nvidia-smi topo -m text or NCCL topology XML", path, zero));
   }
   return bytes;
 }
 
 CaptureText plain_text(std::string_view bytes) {
   std::string decoded;
-  if (bytes.size() >= 2 && (bytes.substr(0, 2) == "\xff\xfe" || bytes.substr(0, 2) == "\xfe\xff")) {
+  if (is_utf16(bytes)) {
     decoded = from_utf16(bytes, bytes[0] == '\xff');
     bytes = decoded;
   }
