@@ -155,12 +155,16 @@ void Config::set(std::string_view key, const std::string& value, const std::stri
 }
 
 void Config::read_file(const std::string& path) {
+  constexpr std::streamsize kMost = 1024 * 1024;
   std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::string text(kMost + 1, '\0');
+  if (file) file.read(text.data(), kMost + 1);
+  if (!file.is_open() || file.bad()) {
     throw InputError(fmt::format("{}: cannot be read: {}, expected a config file", path, std::strerror(errno)));
   }
-  parse(text.str(), path);
+  if (file.gcount() > kMost) throw InputError(fmt::format("{}: more than 1 MiB, expected a config file", path));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  parse(text, path);
 }
 
 void Config::parse(std::string_view toml_text, const std::string& path) {

@@ -9,9 +9,13 @@
 #include <rte_log.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <memory>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "dataplane/base/crc32c.hpp"
@@ -53,6 +57,9 @@ struct Eal::Log {
 
 namespace {
 
+// How many calls on lcores are over. DPDK orders what they did before wait() returns, in code that no sanitizer sees.
+std::atomic<unsigned> calls_over{0};
+
 bool writable(const char* folder) { return folder != nullptr && *folder != '\0' && ::access(folder, W_OK | X_OK) == 0; }
 
 // DPDK's choice of a folder for its sockets, where it can be written; else the first of ours; else empty.
@@ -89,6 +96,29 @@ class OutputAway {
   UniqueFd saved_[2];
 };
 
+std::string eal_prefix(const EalOptions& options) {
+  return fmt::format("lk-{:08x}", crc32c(0, options.instance.data(), options.instance.size()));
+}
+
+// DPDK ends the process without a word when a thread of its own cannot be made. It makes two beside the lcores.
+void check_threads(std::size_t wanted) {
+  std::vector<std::thread> threads;
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::string error;
+  try {
+    while (threads.size() < wanted) threads.emplace_back([ended] { ended.wait(); });
+  } catch (const std::system_error& e) {
+    error = e.what();
+  }
+  end.set_value();
+  const std::size_t made = threads.size();
+  for (std::thread& t : threads) t.join();
+  if (!error.empty()) {
+    throw SystemError(fmt::format("threads: only {} of {} can be made: {}; ulimit -u?", made, wanted, error));
+  }
+}
+
 int start(std::vector<std::string>& words) {
   std::vector<char*> arguments;
   arguments.reserve(words.size());
@@ -102,12 +132,11 @@ int start(std::vector<std::string>& words) {
 std::vector<std::string> eal_arguments(const CorePlan& plan, const EalOptions& options) {
   std::string lcores = fmt::format("0@({})", cores_text(plan.control_cores));
   for (const ReactorPlace& r : plan.reactors) lcores += fmt::format(",{}@{}", r.lcore, r.core);
-  const std::uint32_t hash = crc32c(0, options.instance.data(), options.instance.size());
   return {"--no-huge",
           "--no-shconf",
           "--no-pci",
           "--file-prefix",
-          fmt::format("lk-{:08x}", hash),
+          eal_prefix(options),
           "-m",
           std::to_string(options.memory_bytes / kMiB),
           "--lcores",
@@ -126,6 +155,7 @@ Eal::Eal(const CorePlan& plan, const EalOptions& options) : log_(new Log{.sink =
   if (plan.reactors.size() + 1 > RTE_MAX_LCORE) {
     throw InputError(fmt::format("{} reactors: expected at most {}", plan.reactors.size(), RTE_MAX_LCORE - 1));
   }
+  check_threads(plan.reactors.size() + 3);
   // The stream lives as long as the process: DPDK's own threads may log until then.
   log_->stream = ::fopencookie(log_, "w", {.read = nullptr, .write = &Log::write, .seek = nullptr, .close = nullptr});
   if (log_->stream == nullptr) throw SystemError("fopencookie: no memory for DPDK's log");
@@ -140,6 +170,7 @@ Eal::Eal(const CorePlan& plan, const EalOptions& options) : log_(new Log{.sink =
     words.emplace_back("--no-telemetry");
   } else {
     ::setenv("RUNTIME_DIRECTORY", folder.c_str(), 1);
+    folder_ = std::make_unique<RuntimeFolder>(folder + "/dpdk", eal_prefix(options));
   }
   const bool started = start(words) >= 0;
   const int reason = rte_errno;
@@ -154,6 +185,7 @@ Eal::Eal(const CorePlan& plan, const EalOptions& options) : log_(new Log{.sink =
 
 Eal::~Eal() {
   rte_eal_cleanup();
+  folder_.reset();
   std::fflush(log_->stream);
 }
 
@@ -166,6 +198,7 @@ void Eal::launch(unsigned lcore, void (*call)(void*) noexcept, void* argument) {
   const auto run = [](void* raw) -> int {
     const std::unique_ptr<Launch> mine(static_cast<Launch*>(raw));
     mine->call(mine->argument);
+    calls_over.fetch_add(1, std::memory_order_release);
     return 0;
   };
   const int result = rte_eal_remote_launch(run, launch, lcore);
@@ -175,6 +208,9 @@ void Eal::launch(unsigned lcore, void (*call)(void*) noexcept, void* argument) {
   }
 }
 
-void Eal::wait(unsigned lcore) noexcept { rte_eal_wait_lcore(lcore); }
+void Eal::wait(unsigned lcore) noexcept {
+  rte_eal_wait_lcore(lcore);
+  calls_over.load(std::memory_order_acquire);
+}
 
 }  // namespace lk

@@ -1,13 +1,16 @@
 // Eal: DPDK's environment of this process: its threads, pinned, one a reactor. The only place that starts it.
-// Works for a plain user, in a container, without hugepages; opens no device and keeps no file that outlives it but its
-// telemetry socket's folder. Started once in a process, by the thread that becomes the control thread (lcore 0).
-// Fails: SystemError, one line, when DPDK refuses to start; its own log goes to `log`, at warning or worse.
+// Works for a plain user, in a container, without hugepages; opens no device and keeps no file that outlives it.
+// Started once in a process, by the thread that becomes the control thread (lcore 0). Fails: SystemError, one line,
+// when DPDK refuses to start; its own log goes to `log`, at warning or worse.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "agent/core_plan.hpp"
+#include "agent/runtime_folder.hpp"
 #include "dataplane/base/units.hpp"
 
 namespace lk {
@@ -32,6 +35,7 @@ class Eal {
  private:
   struct Log;
   Log* log_;
+  std::unique_ptr<RuntimeFolder> folder_;
 };
 
 // The arguments for DPDK, without the program's name.

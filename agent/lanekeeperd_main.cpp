@@ -1,12 +1,13 @@
 // lanekeeperd: the agent. This far it runs emulated nodes (--loopback). Exit code: 0 ended as asked, 1 it could not
 // run, 2 it was told something wrong.
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -14,6 +15,7 @@
 #include "agent/control_loop.hpp"
 #include "agent/eal.hpp"
 #include "agent/launch.hpp"
+#include "agent/log_sink.hpp"
 #include "agent/options.hpp"
 #include "dataplane/base/error.hpp"
 
@@ -26,7 +28,7 @@ struct Arguments {
 };
 
 void set_up_log(const std::string& level) {
-  auto log = spdlog::stderr_logger_mt("lanekeeperd");
+  auto log = std::make_shared<spdlog::logger>("lanekeeperd", std::make_shared<lk::StderrSink>());
   log->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   log->set_level(level == "warning" ? spdlog::level::warn : spdlog::level::from_str(level));
   spdlog::set_default_logger(log);
@@ -43,6 +45,7 @@ lk::Config read_config(const Arguments& o) {
   set("loopback.gpu", "--gpu", o.gpu);
   set("loopback.nic", "--nic", o.nic);
   set("loopback.rate_scale", "--rate-scale", o.rate_scale);
+  if (o.socket && o.socket->empty()) throw lk::InputError("--socket \"\": expected a path");
   set("agent.socket", "--socket", o.socket);
   set("agent.log_level", "--log-level", o.log_level);
   config.check();
@@ -56,6 +59,14 @@ void block_signals(bool block) {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   ::pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, nullptr);
+}
+
+// Each client takes five descriptors; the usual soft limit of 1024 is for programs that use select().
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // The run loops end before the threads that DPDK gave them, whatever happens.
@@ -76,6 +87,7 @@ void log_plan(const lk::ClusterSpec& cluster, double scale, const lk::CorePlan& 
 int run(const Arguments& o) {
   lk::Config config = read_config(o);
   set_up_log(config.values().log_level);
+  raise_descriptor_limit();
   const lk::ControlOptions control = lk::control_of(config);
   const lk::AgentConfig& values = config.values();
   const lk::ClusterSpec whole = lk::cluster_of(values.loopback);

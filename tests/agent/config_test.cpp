@@ -1,6 +1,8 @@
 #include "agent/config.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -151,6 +153,27 @@ BOOST_AUTO_TEST_CASE(the_lab_files_are_good) {
     BOOST_TEST(config.values().loopback.profile == name);
     BOOST_TEST(config.values().loopback.nodes >= 2U);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_file_may_be_empty_but_must_be_one) {
+  char folder[] = "/tmp/lk-test-XXXXXX";
+  BOOST_REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/x.toml";
+  const auto read_error = [](const std::string& file) -> std::string {
+    try {
+      Config config;
+      config.read_file(file);
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  std::ofstream(path).flush();
+  BOOST_TEST(read_error(path) == "no error");
+  BOOST_TEST(read_error(path + "2") == path + "2: cannot be read: No such file or directory, expected a config file");
+  BOOST_TEST(read_error(folder) == std::string(folder) + ": cannot be read: Is a directory, expected a config file");
+  BOOST_TEST(read_error("/dev/zero") == "/dev/zero: more than 1 MiB, expected a config file");
+  std::filesystem::remove_all(folder);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
