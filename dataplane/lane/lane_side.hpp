@@ -79,6 +79,7 @@ struct LaneSide {
   std::array<std::uint64_t, kLaneRequests> fence_tokens{};
   unsigned fence_count = 0;
   std::vector<MissingSlot> missing;  // of settled requests that may still be written (path/loss.cpp), oldest first
+  std::size_t held_requests() const noexcept { return request_count + missing.size(); }  // of kLaneRequests
   Nanos probe_at = kNever;
   Nanos probe_wait_ns = 0;
   Nanos probe_deadline = kNever;

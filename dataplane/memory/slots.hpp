@@ -43,6 +43,9 @@ class SlotTable {
   }
 
   SlotState state(std::uint32_t slot) const noexcept { return rows_[slot].state; }
+  bool is_granted(std::uint32_t slot, std::uint16_t generation) const noexcept {
+    return rows_[slot].state == SlotState::kGranted && rows_[slot].generation == generation;
+  }
   std::uint16_t generation(std::uint32_t slot) const noexcept { return rows_[slot].generation; }
   std::uint32_t owner(std::uint32_t slot) const noexcept { return rows_[slot].owner; }
   void set_owner(std::uint32_t slot, std::uint32_t flow) noexcept { rows_[slot].owner = flow; }

@@ -14,8 +14,7 @@ void Engine::on_recv(const Completion& c, Nanos now) noexcept {
   LaneSide& s = sides_[side];
   if (s.far && s.state == LaneState::kProbing && s.epoch == c.epoch) lane_returned(side, now);
   const bool epoch_ok = s.epoch == c.epoch && s.state != LaneState::kFencing && s.state != LaneState::kDown;
-  if (!epoch_ok || slot >= slots_.size() || slots_.state(slot) != SlotState::kGranted ||
-      slots_.generation(slot) != (c.immediate & 0xffff)) {
+  if (!epoch_ok || slot >= slots_.size() || !slots_.is_granted(slot, static_cast<std::uint16_t>(c.immediate))) {
     ++counters_[Counter::chunk_stale_rejected];
     Event e;
     e.kind = EventKind::kChunkStale;

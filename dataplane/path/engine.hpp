@@ -157,6 +157,7 @@ class Engine final : public Poller {
   void tick(Nanos now) noexcept;
   void watch_side(std::uint32_t side, Nanos now) noexcept;
   void settle_doubt(std::uint32_t side, Nanos now) noexcept;
+  void resume(std::uint32_t side, Nanos now) noexcept;
   void hedge_late(std::uint32_t side, Nanos now) noexcept;
   void repeat_alone(std::uint32_t side, Nanos now) noexcept;
   bool other_open(const LaneSide& s) const noexcept;

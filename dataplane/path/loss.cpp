@@ -19,7 +19,7 @@ constexpr std::size_t kSeveral = 6;
 // May the slot of a request over this lane still be written by it?
 bool Engine::is_missing(const LaneSide& s, std::uint32_t word) const noexcept {
   const std::uint32_t slot = word >> 16;
-  if (!s.far) return slots_.state(slot) == SlotState::kGranted && slots_.generation(slot) == (word & 0xffff);
+  if (!s.far) return slots_.is_granted(slot, static_cast<std::uint16_t>(word));
   for (const std::uint32_t f : trunks_[s.trunk].flows) {
     for (const RemoteSlot& r : flows_[f].remote) {
       if (r.slot == slot) return r.generation == static_cast<std::uint16_t>(word);  // else the receiver granted it anew
@@ -41,7 +41,7 @@ void Engine::note_missing(const Request& r, Nanos now) noexcept {
 // Inside the node the slot is our own, and a lane that was reset writes no more.
 void Engine::free_missing(std::uint32_t word) noexcept {
   const std::uint32_t slot = word >> 16;
-  if (slots_.state(slot) == SlotState::kGranted && slots_.generation(slot) == (word & 0xffff)) slots_.give_back(slot);
+  if (slots_.is_granted(slot, static_cast<std::uint16_t>(word))) slots_.give_back(slot);
 }
 
 void Engine::watch_losses(Nanos now) noexcept {

@@ -258,12 +258,7 @@ void Engine::progress(LaneSide& s, const Request& r, Nanos now) noexcept {
     // A chunk that found the lane idle also waited for the way there and back: it only shows that more is possible.
     if (s.request_count > 1 || rate > s.measured_GBps) s.measured_GBps += (rate - s.measured_GBps) / 8;
   }
-  if (s.state == LaneState::kStalled) {
-    s.state = LaneState::kUp;
-    std::erase(ailing_, side_index(s.lane, s.direction));
-    emit_lane(EventKind::kLaneResumed, s, Cause::kStall, 0, now);
-    mark_dirty(s.trunk);
-  }
+  if (s.state == LaneState::kStalled) resume(side_index(s.lane, s.direction), now);
 }
 
 void Engine::on_ack(const Signal& sig, Nanos now) noexcept {

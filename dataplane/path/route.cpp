@@ -95,8 +95,7 @@ bool Engine::has_room(const LaneSide& s, Bytes bytes, GBps rate) const noexcept 
   const auto way = static_cast<Bytes>(s.nominal_GBps * 2.0 * static_cast<double>(s.latency_ns));
   const auto queue = std::clamp(static_cast<Bytes>(rate * kQueueNs), 2 * bytes, 12 * bytes);
   if (s.relay != kNoId16 && relay_free_[s.relay] == 0) return false;
-  return s.queued_bytes + bytes <= std::max(queue, bytes + way) &&
-         s.request_count + s.missing.size() + 8 <= kLaneRequests;
+  return s.queued_bytes + bytes <= std::max(queue, bytes + way) && s.held_requests() + 8 <= kLaneRequests;
 }
 
 // Lanes with a rate take turns in proportion to it: the table has shared out the links among all trunks, and a lane
@@ -148,9 +147,7 @@ std::uint32_t Engine::choose_side(const Trunk& t, const Transfer& x) noexcept {
   best = choose_stand_by(t, x, live);
   if (live || !x.resend) return best;
   for (const std::uint32_t i : t.sides) {  // nothing else is left: again on a lane that is only suspected
-    if (sides_[i].state == LaneState::kStalled &&
-        sides_[i].request_count + sides_[i].missing.size() + 1 < kLaneRequests)
-      return i;
+    if (sides_[i].state == LaneState::kStalled && sides_[i].held_requests() + 1 < kLaneRequests) return i;
   }
   return kNoId;
 }

@@ -50,6 +50,11 @@ void Engine::settle_doubt(std::uint32_t side, Nanos now) noexcept {
     if (now >= judged_at) return fail_side(side, Cause::kStall, now);
     return arm(judged_at);
   }
+  resume(side, now);
+}
+
+void Engine::resume(std::uint32_t side, Nanos now) noexcept {
+  LaneSide& s = sides_[side];
   s.state = LaneState::kUp;
   std::erase(ailing_, side);
   emit_lane(EventKind::kLaneResumed, s, Cause::kStall, 0, now);
