@@ -215,9 +215,7 @@ BOOST_AUTO_TEST_CASE(a_fence_told_again_later_does_no_harm) {
   BOOST_TEST(p.count(0, Counter::fence_completed) == done);
   BOOST_TEST(p.count(1, Counter::slot_reclaimed) == kChunks);
   Work more(p.group, 2, 60 * kChunkFloats);
-  p.enter(more);
-  BOOST_TEST(p.run_until_done(more, 20 * kMilli));
-  p.check(more);
+  p.plays_well(more, 20 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(an_acknowledgement_of_an_older_epoch_ends_no_fence) {
@@ -251,10 +249,8 @@ BOOST_AUTO_TEST_CASE(an_acknowledgement_of_an_older_epoch_ends_no_fence) {
   p.step();
   BOOST_TEST(p.sent(SignalKind::kFenceAck, 1) == answers);
   BOOST_TEST(name_of(p.state(1, 0)) == "up");
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
-  BOOST_TEST(p.run_until_done(more, 100 * kMilli));
-  p.check(more);
+  p.heal();
+  p.ends_well(more, 100 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(the_bitmap_retires_what_was_received_and_not_acknowledged) {
@@ -272,10 +268,8 @@ BOOST_AUTO_TEST_CASE(the_bitmap_retires_what_was_received_and_not_acknowledged) 
   p.run_for(100 * kMicro);
   BOOST_TEST(p.count(0, Counter::chunk_acknowledged) == 4U);
   BOOST_TEST(p.results_of(1, 0).empty());  // its memory may still be read by what was posted on lane 1
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
-  BOOST_TEST(p.run_until_done(w, kMilli));
-  p.check(w);
+  p.heal();
+  p.ends_well(w, kMilli);
   BOOST_TEST(p.count(1, Counter::chunk_committed) == 4U);
   BOOST_TEST(p.count(1, Counter::chunk_duplicate_dropped) == 4U);
 }

@@ -22,12 +22,20 @@ ClusterSpec two_by_two() {
   return c;
 }
 
-GroupSpec next_membership(const GroupSpec& g, OpNumber first_op) {
-  GroupSpec next = g;
-  next.membership = 2;
-  next.first_op = first_op;
-  return next;
-}
+// A shrink that nobody is lost in: membership 2, from an op on.
+struct Shrink {
+  Shrink(const EnginePair& p, OpNumber first_op) : spec(p.group), plan(p.plan[0]) {
+    spec.membership = plan.membership = 2;
+    spec.first_op = plan.from_op = first_op;
+    command.kind = CommandKind::kShrinkGroup;
+    command.group_spec = &spec;
+    command.plan_spec = &plan;
+  }
+
+  GroupSpec spec;
+  PlanSpec plan;
+  Command command;
+};
 
 }  // namespace
 
@@ -65,9 +73,7 @@ BOOST_AUTO_TEST_CASE(an_op_of_no_elements_ends_well_and_moves_nothing) {
   p.run_for(kMilli);
   for (const Work* w : {&reduce, &broadcast}) p.check(*w);  // 0 of 0 chunks
   BOOST_TEST(p.net.count([](const Packet& x) { return x.chunk; }) == 0U);
-  p.enter(after);
-  BOOST_TEST(p.run_until_done(after, kMilli));
-  p.check(after);
+  p.plays_well(after, kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(the_deadline_ends_each_rank_once_and_says_how_far_it_came) {
@@ -80,8 +86,7 @@ BOOST_AUTO_TEST_CASE(the_deadline_ends_each_rank_once_and_says_how_far_it_came) 
   p.enter(w);
   BOOST_TEST(p.run_until_done(w, o.op_deadline_ns + 10 * kMilli));
   BOOST_TEST(p.now >= o.op_deadline_ns);
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
+  p.heal();
   p.run_for(kSecond);  // nothing more comes
   const OpResult root = only_result(p, 1, 0), other = only_result(p, 1, 1);
   for (const OpResult& r : {root, other}) {
@@ -92,9 +97,7 @@ BOOST_AUTO_TEST_CASE(the_deadline_ends_each_rank_once_and_says_how_far_it_came) 
   BOOST_TEST(root.chunks_done == 8U);  // it had the result to begin with
   BOOST_TEST(other.chunks_done == 3U);
   Work next(p.group, 2, 8 * kChunkFloats);
-  p.enter(next);
-  BOOST_TEST(p.run_until_done(next, kSecond));
-  p.check(next);
+  p.plays_well(next, kSecond);
 }
 
 BOOST_AUTO_TEST_CASE(an_op_that_a_rank_never_enters_ends_with_the_deadline) {
@@ -161,17 +164,10 @@ BOOST_AUTO_TEST_CASE(nodes_with_different_plans_end_the_op_and_do_not_mix_them) 
 
 BOOST_AUTO_TEST_CASE(an_op_of_an_older_membership_is_refused_and_touches_nothing) {
   EnginePair p(rail_cluster(1));
-  const GroupSpec next = next_membership(p.group, 5);
-  PlanSpec plan = p.plan[0];
-  plan.membership = 2;
-  plan.from_op = 5;
-  Command c;
-  c.kind = CommandKind::kShrinkGroup;
-  c.group_spec = &next;
-  c.plan_spec = &plan;
-  for (const NodeId n : {NodeId{0}, NodeId{1}}) p.command(n, c);
+  const Shrink shrink(p, 5);
+  for (const NodeId n : {NodeId{0}, NodeId{1}}) p.command(n, shrink.command);
   p.run_for(kMilli);
-  Work old(next, 5, kChunkFloats), any(next, 5, kChunkFloats);
+  Work old(shrink.spec, 5, kChunkFloats), any(shrink.spec, 5, kChunkFloats);
   old.membership = 1;
   p.enter(old, 0);
   p.run_for(kMilli);
@@ -180,31 +176,22 @@ BOOST_AUTO_TEST_CASE(an_op_of_an_older_membership_is_refused_and_touches_nothing
   p.results.clear();
   any.membership = 2;
   p.enter(any);  // the same number, asked as it should be, is not spoilt
-  BOOST_TEST(p.run_until_done(any, kMilli));
-  p.check(any);
+  p.ends_well(any, kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(an_op_of_a_newer_membership_waits_until_the_engine_has_it) {
   EnginePair p(rail_cluster(1));
-  const GroupSpec next = next_membership(p.group, 5);
-  PlanSpec plan = p.plan[0];
-  plan.membership = 2;
-  plan.from_op = 5;
-  Work w(next, 5, 4 * kChunkFloats);
+  const Shrink shrink(p, 5);
+  Work w(shrink.spec, 5, 4 * kChunkFloats);
   w.membership = 2;
   p.enter(w);
   p.run_for(kSecond);
   BOOST_TEST(p.results.empty());
   for (const Rank r : {Rank{0}, Rank{1}}) BOOST_TEST(w.untouched(r));
-  Command c;
-  c.kind = CommandKind::kShrinkGroup;
-  c.group_spec = &next;
-  c.plan_spec = &plan;
-  p.command(0, c);
+  p.command(0, shrink.command);
   p.run_for(10 * kMilli);
-  p.command(1, c);  // a little later than the other
-  BOOST_TEST(p.run_until_done(w, 100 * kMilli));
-  p.check(w);
+  p.command(1, shrink.command);  // a little later than the other
+  p.ends_well(w, 100 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_done_is_refused_with_its_reason) {
@@ -232,9 +219,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_done_is_refused_with_its_reason) {
   refused("invalid", [](OpRequest& q) { q.kind = Collective::kBroadcast, q.root = 2; });
   BOOST_TEST(w.untouched(0));
   p.results.clear();
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, kMilli));
-  p.check(w);
+  p.plays_well(w, kMilli);
   p.enter(w, 0);  // an op that is closed
   p.step();
   BOOST_TEST(name_of(p.results.back().second.status) == "invalid");

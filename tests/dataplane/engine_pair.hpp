@@ -61,6 +61,10 @@ struct EnginePair {
   std::vector<OpResult> results_of(OpNumber number, Rank r) const;
   bool done(const Work& w) const;
   void check(const Work& w) const;  // each rank: one result, ok, the right bits, and what it gave unharmed
+  void ends_well(const Work& w, Nanos limit);
+  void plays_well(Work& w, Nanos limit);           // entered, and ended well
+  void plays_well(Work& a, Work& b, Nanos limit);  // both at a time
+  void heal();  // nothing happens to packets any more, and those that were held arrive
   LaneSnapshot lane(NodeId n, LaneId lane);
   LaneState state(NodeId n, LaneId l) { return lane(n, l).state; }
   std::uint64_t count(NodeId n, Counter c) const { return engines[n]->counters()[c]; }

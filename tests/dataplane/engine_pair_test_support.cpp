@@ -225,6 +225,29 @@ bool EnginePair::done(const Work& w) const {
   return true;
 }
 
+void EnginePair::ends_well(const Work& w, Nanos limit) {
+  BOOST_TEST(run_until_done(w, limit));
+  check(w);
+}
+
+void EnginePair::plays_well(Work& w, Nanos limit) {
+  enter(w);
+  ends_well(w, limit);
+}
+
+void EnginePair::plays_well(Work& a, Work& b, Nanos limit) {
+  enter(a);
+  enter(b);
+  BOOST_TEST(run_until([&] { return done(a) && done(b); }, limit));
+  check(a);
+  check(b);
+}
+
+void EnginePair::heal() {
+  net.fate = nullptr;
+  net.release_all(now);
+}
+
 void EnginePair::check(const Work& w) const {
   const std::vector<std::byte> expected = w.expected();
   for (Rank r = 0; r < group.members.size(); ++r) {

@@ -87,9 +87,7 @@ BOOST_AUTO_TEST_CASE(a_lane_is_up_only_when_data_went_both_ways_over_it) {
       p.run_for(5 * kSecond);
       BOOST_TEST(!p.up(0));
       Work w(p.group, 2, 20 * kChunkFloats);
-      p.enter(w);
-      BOOST_TEST(p.run_until_done(w, 100 * kMilli));
-      p.check(w);
+      p.plays_well(w, 100 * kMilli);
       BOOST_TEST(p.net.count(
                      [&](const Packet& x) { return is_chunk_on(x, 0) && x.from == mute && x.sent_at > failed; }) == 0U);
       p.net.fate = nullptr;
@@ -112,9 +110,7 @@ BOOST_AUTO_TEST_CASE(an_end_that_has_the_lane_alone_is_put_right) {
   p.net.fate = nullptr;
   BOOST_TEST(p.run_until([&] { return p.up(0) && p.lane(0, 0).epoch == p.lane(1, 0).epoch; }, 5 * kSecond));
   Work w(p.group, 2, 40 * kChunkFloats);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, 10 * kMilli));
-  p.check(w);
+  p.plays_well(w, 10 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(an_end_that_still_believes_in_a_life_of_the_lane_gives_it_up) {
@@ -151,9 +147,7 @@ BOOST_AUTO_TEST_CASE(a_lane_that_became_slow_returns_at_last) {
   const std::uint64_t failures = p.count(0, Counter::lane_failed);
   p.rates({4, 0});
   Work w(p.group, 2, 4 * kChunkFloats);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, 5 * kSecond));
-  p.check(w);
+  p.plays_well(w, 5 * kSecond);
   BOOST_TEST(p.count(0, Counter::lane_failed) == failures);  // that it is slow is known now, and no fault
 }
 
@@ -218,9 +212,7 @@ BOOST_AUTO_TEST_CASE(the_last_way_is_never_held_down) {
   }
   for (const NodeId n : {NodeId{0}, NodeId{1}}) BOOST_TEST(p.events_of(n, EventKind::kLaneFlapping).empty());
   Work w(p.group, 2, 20 * kChunkFloats);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, 10 * kMilli));
-  p.check(w);
+  p.plays_well(w, 10 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(a_held_lane_is_released_when_the_others_fail) {
@@ -233,8 +225,7 @@ BOOST_AUTO_TEST_CASE(a_held_lane_is_released_when_the_others_fail) {
   Work w(p.group, 2, 20 * kChunkFloats);
   p.enter(w);
   BOOST_TEST(p.run_until([&] { return p.up(0); }, kFirst));
-  BOOST_TEST(p.run_until_done(w, 10 * kMilli));
-  p.check(w);
+  p.ends_well(w, 10 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(a_held_lane_is_released_when_one_end_alone_has_no_other) {
@@ -244,9 +235,7 @@ BOOST_AUTO_TEST_CASE(a_held_lane_is_released_when_one_end_alone_has_no_other) {
       BOOST_TEST_REQUIRE(p.flap(4) > 0);
       p.net.fate = [stuck](Packet& x) { return x.on(1) && x.from == stuck && x.chunk ? Fate::kHold : Fate::kPass; };
       Work w(p.group, 2, 20 * kChunkFloats);
-      p.enter(w);
-      BOOST_TEST(p.run_until_done(w, kFirst));
-      p.check(w);
+      p.plays_well(w, kFirst);
     }
   }
 }

@@ -72,8 +72,7 @@ BOOST_AUTO_TEST_CASE(a_lost_credit_is_told_again_with_the_heartbeat) {
   p.enter(w);
   p.run_to(kMilli);
   BOOST_TEST(p.net.count([](const Packet& x) { return x.chunk; }) == 0U);  // nothing was granted
-  BOOST_TEST(p.run_until_done(w, o.heartbeat_ns));
-  p.check(w);
+  p.ends_well(w, o.heartbeat_ns);
   BOOST_TEST(p.now < o.heartbeat_ns + kMilli);
   BOOST_TEST(p.count(0, Counter::chunk_posted) == 4U);
 }
@@ -84,9 +83,7 @@ BOOST_AUTO_TEST_CASE(a_lost_acknowledgement_is_told_again_with_the_heartbeat) {
   EnginePair p(rail_cluster(1), o);
   p.net.fate = [&](Packet& x) { return x.is(SignalKind::kAck) && p.now < kMilli ? Fate::kLose : Fate::kPass; };
   Work w(p.group, 1, 20 * kChunkFloats, Collective::kBroadcast);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, o.heartbeat_ns + kMilli));
-  p.check(w);
+  p.plays_well(w, o.heartbeat_ns + kMilli);
   BOOST_TEST(p.count(0, Counter::chunk_posted) == 20U);
 }
 
@@ -108,11 +105,7 @@ BOOST_AUTO_TEST_CASE(everything_told_twice_changes_nothing) {
   EnginePair p(rail_cluster(2));
   p.net.fate = [](Packet& x) { return x.chunk ? Fate::kPass : Fate::kTwice; };
   Work a(p.group, 1, 40 * kChunkFloats), b(p.group, 2, 40 * kChunkFloats);
-  p.enter(a);
-  p.enter(b);
-  BOOST_TEST(p.run_until([&] { return p.done(a) && p.done(b); }, 20 * kMilli));
-  p.check(a);
-  p.check(b);
+  p.plays_well(a, b, 20 * kMilli);
   for (const NodeId n : {NodeId{0}, NodeId{1}}) {
     BOOST_TEST(p.count(n, Counter::chunk_posted) == 80U);
     BOOST_TEST(p.count(n, Counter::chunk_acknowledged) == 80U);
@@ -139,10 +132,8 @@ BOOST_AUTO_TEST_CASE(an_old_acknowledgement_retires_no_later_chunk) {
   p.run_for(100 * kMicro);
   BOOST_TEST(p.count(0, Counter::chunk_acknowledged) == 8U);  // those of the first op
   BOOST_TEST(p.results_of(2, 0).empty());
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
-  BOOST_TEST(p.run_until_done(b, kMilli));
-  p.check(b);
+  p.heal();
+  p.ends_well(b, kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(an_old_credit_frees_no_slot_that_is_in_use) {
@@ -163,21 +154,15 @@ BOOST_AUTO_TEST_CASE(an_old_credit_frees_no_slot_that_is_in_use) {
   }
   p.run_for(100 * kMicro);
   BOOST_TEST(p.net.held.size() == under_way.size());  // no slot was used twice
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
-  BOOST_TEST(p.run_until_done(b, 10 * kMilli));
-  p.check(b);
+  p.heal();
+  p.ends_well(b, 10 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(a_chunk_that_arrives_twice_is_counted_once) {
   EnginePair p(rail_cluster(2, true));
   p.net.fate = [](Packet& x) { return x.chunk ? Fate::kTwice : Fate::kPass; };
   Work a(p.group, 1, 30 * kChunkFloats), b(p.group, 2, 30 * kChunkFloats, Collective::kAllReduce, true);
-  p.enter(a);
-  p.enter(b);
-  BOOST_TEST(p.run_until([&] { return p.done(a) && p.done(b); }, 20 * kMilli));
-  p.check(a);
-  p.check(b);
+  p.plays_well(a, b, 20 * kMilli);
   for (const NodeId n : {NodeId{0}, NodeId{1}}) {
     BOOST_TEST(p.count(n, Counter::chunk_committed) == 60U);
     BOOST_TEST(landed(p, n) == 120U);  // each copy is refused and counted, and only once
@@ -190,11 +175,7 @@ BOOST_AUTO_TEST_CASE(no_two_writes_to_one_granted_slot) {
   unsigned n = 0;
   p.net.fate = [&n](Packet& x) { return x.chunk && ++n % 41 == 0 ? Fate::kFail : Fate::kPass; };
   Work a(p.group, 1, 60 * kChunkFloats), b(p.group, 2, 60 * kChunkFloats);
-  p.enter(a);
-  p.enter(b);
-  BOOST_TEST(p.run_until([&] { return p.done(a) && p.done(b); }, 5 * kSecond));
-  p.check(a);
-  p.check(b);
+  p.plays_well(a, b, 5 * kSecond);
   std::set<std::pair<NodeId, std::uint32_t>> written;
   for (const Packet& x : p.net.log) {
     if (x.chunk) BOOST_TEST(written.insert({x.to, x.request.immediate}).second);

@@ -10,10 +10,8 @@ using namespace lk::test;
 
 namespace {
 
-constexpr Nanos kChunkNs = 4096;  // of a lane of 4 GB/s
-
 // All lanes named take and hold what goes over them from node 0, small messages too if asked.
-auto hold(std::set<LaneId> lanes, bool chunks, bool signals, bool both_ways = false) {
+auto hold(const std::set<LaneId>& lanes, bool chunks, bool signals, bool both_ways = false) {
   return [=](Packet& p) {
     if ((p.from != 0 && !both_ways) || !lanes.contains(p.request.lane)) return Fate::kPass;
     return (p.chunk ? chunks : signals) ? Fate::kHold : Fate::kPass;
@@ -46,9 +44,7 @@ BOOST_AUTO_TEST_CASE(a_chunk_is_late_after_two_milliseconds_or_eight_times_what_
       p.rates({rate, 0});
       p.net.fate = hold({0}, true, false);
       Work w(p.group, 1, kChunkFloats, Collective::kBroadcast);
-      p.enter(w);
-      BOOST_TEST(p.run_until_done(w, 100 * kMilli));
-      p.check(w);
+      p.plays_well(w, 100 * kMilli);
       const Nanos waited = stalled_at(p, 0) - first_chunk_at(p, 0);
       BOOST_TEST(waited >= late);
       BOOST_TEST(waited <= late + 8 * kLatency);
@@ -63,9 +59,7 @@ BOOST_AUTO_TEST_CASE(bytes_queued_before_a_chunk_count) {
   EnginePair p(rail_cluster(2, false, 0.01));
   p.rates({0.01, 0});
   Work w(p.group, 1, 12 * kChunkFloats, Collective::kBroadcast);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, kSecond));
-  p.check(w);
+  p.plays_well(w, kSecond);
   BOOST_TEST(p.now > 12 * 1638400);
   BOOST_TEST(p.count(0, Counter::lane_stalled) == 0U);
   BOOST_TEST(p.count(0, Counter::chunk_hedged) == 0U);
@@ -77,9 +71,7 @@ BOOST_AUTO_TEST_CASE(a_chunk_behind_another_may_take_as_long_as_both) {
   unsigned n = 0;
   p.net.fate = [&n](Packet& x) { return is_chunk_on(x, 0) && ++n == 2 ? Fate::kHold : Fate::kPass; };
   Work w(p.group, 1, 2 * kChunkFloats, Collective::kBroadcast);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, 100 * kMilli));
-  p.check(w);
+  p.plays_well(w, 100 * kMilli);
   BOOST_TEST(stalled_at(p, 0) - first_chunk_at(p, 0) >= 8 * 2 * 1638400);  // both were posted at once
 }
 
@@ -103,10 +95,8 @@ BOOST_AUTO_TEST_CASE(a_suspected_lane_is_fenced_only_when_the_peer_moves_on) {
   const EngineOptions o;
   BOOST_TEST(p.run_until([&] { return p.count(0, Counter::lane_failed) != 0; }, 2 * o.heartbeat_ns));
   BOOST_TEST(p.is_lane_event(0, EventKind::kLaneDown, 0));
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
-  BOOST_TEST(p.run_until_done(w, kSecond));
-  p.check(w);
+  p.heal();
+  p.ends_well(w, kSecond);
 }
 
 BOOST_AUTO_TEST_CASE(a_suspected_lane_gets_no_new_chunks) {
@@ -130,8 +120,7 @@ BOOST_AUTO_TEST_CASE(a_stalled_chunk_is_on_another_lane_within_ten_milliseconds_
   p.enter(w);
   p.run_for(20 * kMicro);
   p.net.fate = hold({0}, true, true, true);
-  BOOST_TEST(p.run_until_done(w, 20 * kMilli));
-  p.check(w);
+  p.ends_well(w, 20 * kMilli);
   for (const NodeId n : {NodeId{0}, NodeId{1}}) {
     const auto moved = p.events_of(n, EventKind::kChunkResent);
     BOOST_TEST_REQUIRE(!moved.empty());
@@ -150,10 +139,8 @@ BOOST_AUTO_TEST_CASE(a_lane_that_moves_again_is_taken_back_without_a_fence) {
   p.net.release([](const Packet& x) { return !x.chunk; }, p.now);  // grants arrive, then nothing moves
   p.run_for(20 * kMilli);
   BOOST_TEST(name_of(p.state(1, 0)) == "stalled");
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
-  BOOST_TEST(p.run_until_done(w, 100 * kMilli));
-  p.check(w);
+  p.heal();
+  p.ends_well(w, 100 * kMilli);
   for (const NodeId n : {NodeId{0}, NodeId{1}}) {
     BOOST_TEST(p.count(n, Counter::lane_failed) == 0U);
     BOOST_TEST(p.lane(n, 0).epoch == 1U);
@@ -176,10 +163,8 @@ BOOST_AUTO_TEST_CASE(the_last_lane_is_not_fenced_on_suspicion) {
   p.run_for(5 * kSecond);
   BOOST_TEST(name_of(p.state(0, 0)) == "stalled");
   BOOST_TEST(p.count(0, Counter::lane_failed) == 0U);
-  p.net.fate = nullptr;
-  p.net.release_all(p.now);
-  BOOST_TEST(p.run_until_done(w, 200 * kMilli));
-  p.check(w);
+  p.heal();
+  p.ends_well(w, 200 * kMilli);
 }
 
 BOOST_AUTO_TEST_CASE(the_last_lane_is_fenced_when_it_carries_small_messages_and_not_the_chunk) {
@@ -209,8 +194,7 @@ BOOST_AUTO_TEST_CASE(when_all_lanes_stall_at_once_nothing_is_lost) {
       p.run_for(span);
       for (const NodeId n : {NodeId{0}, NodeId{1}})
         BOOST_TEST(p.count(n, Counter::lane_failed) == 0U);  // who is to blame?
-      p.net.fate = nullptr;
-      p.net.release_all(p.now);
+      p.heal();
       BOOST_TEST(p.run_until([&] { return p.done(w) && p.done(in_place); }, kSecond));
       p.check(w);
       p.check(in_place);
@@ -226,18 +210,14 @@ BOOST_AUTO_TEST_CASE(small_messages_leave_a_lane_that_swallows_them) {
   p.rates({4, 4});
   p.net.fate = [](Packet& x) { return !x.chunk && x.on(0) && x.from == 1 ? Fate::kLose : Fate::kPass; };
   Work w(p.group, 1, 60 * kChunkFloats);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, kSecond));
-  p.check(w);
+  p.plays_well(w, kSecond);
 }
 
 BOOST_AUTO_TEST_CASE(small_messages_take_the_control_channel_when_no_lane_brings_them) {
   EnginePair p(rail_cluster(1));
   p.net.fate = [](Packet& x) { return x.chunk ? Fate::kPass : Fate::kLose; };
   Work w(p.group, 1, 20 * kChunkFloats);
-  p.enter(w);
-  BOOST_TEST(p.run_until_done(w, 2 * kSecond));
-  p.check(w);
+  p.plays_well(w, 2 * kSecond);
   BOOST_TEST(!p.control_log.empty());
 }
 

@@ -67,7 +67,7 @@ class ScriptNet {
   };
   End& end(NodeId node, LaneId lane, Direction d);
   void send(PacketPtr p, Nanos now);
-  void fly(PacketPtr p);
+  void fly(const PacketPtr& p);
   void advance(Nanos now);
   void land(const Packet& p);
   void complete(Packet& p, WorkStatus status);

@@ -17,7 +17,7 @@ ScriptNet::End& ScriptNet::end(NodeId node, LaneId lane, Direction d) {
   return ends_[(node * cluster_.lanes.size() + lane) * 2 + (far ? 0 : static_cast<std::size_t>(d))];
 }
 
-void ScriptNet::fly(PacketPtr p) {
+void ScriptNet::fly(const PacketPtr& p) {
   const auto later = [](Nanos due, const PacketPtr& other) { return due < other->due; };
   flying_.insert(std::upper_bound(flying_.begin(), flying_.end(), p->due, later), p);
 }
@@ -42,10 +42,10 @@ void ScriptNet::send(PacketPtr p, Nanos now) {
     other->done = f == Fate::kTwice;
     other->lands = f == Fate::kTwice;
     if (f == Fate::kLate) p->done = true;  // the held one only lands
-    fly(std::move(other));
+    fly(other);
     if (f == Fate::kLate) return;
   }
-  fly(std::move(p));
+  fly(p);
 }
 
 void ScriptNet::complete(Packet& p, WorkStatus status) {
