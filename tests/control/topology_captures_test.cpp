@@ -1,6 +1,8 @@
 // Every capture of tests/data/captures against the reading that an expert wrote beside it. The rules are those of the
 // captures' README: every expected fact is there, null stays null, faults are named at the same places, no false
 // faults.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -56,9 +58,9 @@ void compare(const json& want, const json& got, const std::string& path, std::ve
     for (const auto& [key, value] : want.items()) {
       if (kWords.contains(key)) continue;
       if (got.contains(key))
-        compare(value, got[key], path + "." + key, out);
+        compare(value, got[key], fmt::format("{}.{}", path, key), out);
       else
-        out.push_back(path + "." + key + ": missing");
+        out.push_back(fmt::format("{}.{}: missing", path, key));
     }
   } else if (want.is_array()) {
     compare_lists(want, got, path, out);

@@ -12,7 +12,6 @@ namespace {
 using lk::ClusterSpec;
 using lk::LaneKind;
 using lk::LaneSpec;
-using lk::LinkKind;
 
 const lk::LinkSpec* link_named(const ClusterSpec& spec, const std::string& name) {
   for (const lk::LinkSpec& link : spec.links) {
