@@ -66,7 +66,7 @@ class ScriptNet {
     std::uint32_t epoch = 1;
   };
   End& end(NodeId node, LaneId lane, Direction d);
-  void send(PacketPtr p, Nanos now);
+  void send(const PacketPtr& p, Nanos now);
   void fly(const PacketPtr& p);
   void advance(Nanos now);
   void land(const Packet& p);

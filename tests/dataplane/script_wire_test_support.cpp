@@ -22,7 +22,7 @@ void ScriptNet::fly(const PacketPtr& p) {
   flying_.insert(std::upper_bound(flying_.begin(), flying_.end(), p->due, later), p);
 }
 
-void ScriptNet::send(PacketPtr p, Nanos now) {
+void ScriptNet::send(const PacketPtr& p, Nanos now) {
   const LaneSpec& lane = cluster_.lanes[p->request.lane];
   Nanos& busy = busy_until_[p->request.lane * 2 + static_cast<std::size_t>(p->request.direction)];
   const Bytes bytes = p->chunk ? p->request.bytes : 0;
@@ -153,7 +153,7 @@ Status ScriptWire::post(const WorkRequest& w, Nanos now) noexcept {
   p->chunk = true;
   p->request = w;
   if (w.kind == RequestKind::kWrite && w.payload != nullptr) p->payload.assign(w.payload, w.payload + w.bytes);
-  net_.send(std::move(p), now);
+  net_.send(p, now);
   return Status::kOk;
 }
 
@@ -162,7 +162,7 @@ Status ScriptWire::signal(LaneId lane, Direction direction, std::uint32_t epoch,
   if (!e.open || e.epoch != epoch) return Status::kDown;
   PacketPtr p = packet(lane, direction, epoch, now);
   p->signal = s;
-  net_.send(std::move(p), now);
+  net_.send(p, now);
   return Status::kOk;
 }
 
