@@ -11,7 +11,6 @@ namespace {
 
 // No poller is at home there: results come back to us alone.
 constexpr std::uint32_t kNoHome = 0xffff0000U;
-constexpr Nanos kGroupLimit = 10 * kSecond;
 constexpr Nanos kWatchEvery = 100 * kMilli;
 
 bool is_death(const FaultRow& r) {
@@ -94,7 +93,7 @@ bool LabRun::make_group() {
   };
   while (!ready()) {
     turn();
-    if (lab_.now() - began_ > kGroupLimit) return false;
+    if (lab_.now() - began_ > job_.patience_ns) return false;
     wait();
   }
   spec_ = lab_.node(first).plane().group(group_)->spec;
