@@ -118,6 +118,22 @@ BOOST_AUTO_TEST_CASE(an_op_that_a_rank_never_enters_ends_with_the_deadline) {
   BOOST_TEST(w.untouched(1));
 }
 
+BOOST_AUTO_TEST_CASE(an_op_that_failed_elsewhere_before_it_began_is_refused_with_the_reason) {
+  EngineOptions o = EnginePair::small();
+  o.op_deadline_ns = 500 * kMilli;
+  EnginePair p(rail_cluster(1), o);
+  Work before(p.group, 1, 8 * kChunkFloats), w(p.group, 2, 8 * kChunkFloats), after(p.group, 3, 8 * kChunkFloats);
+  p.enter(w, 1);
+  p.run_for(o.op_deadline_ns + 10 * kMilli);
+  BOOST_TEST(name_of(only_result(p, 2, 1).status) == "deadline");
+  p.enter(w, 0);  // the one before it has not begun here either
+  p.step();
+  BOOST_TEST(name_of(only_result(p, 2, 0).status) == "deadline");
+  BOOST_TEST(w.untouched(0));
+  p.plays_well(before, 10 * kMilli);
+  p.plays_well(after, 10 * kMilli);
+}
+
 BOOST_AUTO_TEST_CASE(a_failed_op_is_not_reported_while_a_request_may_touch_its_memory) {
   EngineOptions o = EnginePair::small();
   o.op_deadline_ns = 20 * kMilli;
@@ -148,6 +164,21 @@ BOOST_AUTO_TEST_CASE(ranks_that_disagree_are_both_named_and_none_hangs) {
   BOOST_TEST(name_of(only_result(p, 1, 1).status) == "mismatch");
   BOOST_TEST(only_result(p, 1, 1).other_rank == 0U);
   BOOST_TEST(mine.out[0] == std::vector<std::byte>(mine.out[0].size(), std::byte{0xee}));
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_each_wait_for_the_other_as_root_end_at_once) {
+  EnginePair p(rail_cluster(1));
+  Work mine(p.group, 1, 8 * kChunkFloats, Collective::kBroadcast), theirs = mine;
+  mine.root = 1;
+  theirs.root = 0;
+  p.enter(mine, 0);
+  p.enter(theirs, 1);
+  BOOST_TEST(p.run_until([&] { return p.results.size() == 2; }, 10 * kMilli));  // no chunk goes: by what is granted
+  for (const Rank r : {Rank{0}, Rank{1}}) {
+    BOOST_TEST(name_of(only_result(p, 1, r).status) == "mismatch");
+    BOOST_TEST(only_result(p, 1, r).other_rank == 1U - r);
+  }
+  BOOST_TEST(p.net.count([](const Packet& x) { return x.chunk; }) == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(nodes_with_different_plans_end_the_op_and_do_not_mix_them) {
@@ -243,8 +274,14 @@ BOOST_AUTO_TEST_CASE(a_dead_node_ends_its_ops_with_its_name) {
   BOOST_TEST(r.other_rank == 1U);
   BOOST_TEST(r.chunks_total == 8U);
   const std::size_t told = p.net.log.size();
+  const std::uint32_t epoch = p.lane(0, 0).epoch;
   p.run_for(10 * kSecond);
+  for (const bool up : {false, true}) {
+    p.net.tell_port(0, 0, up);
+    p.run_for(10 * kSecond);
+  }
   BOOST_TEST(p.net.log.size() == told);  // it is neither probed nor spoken to
+  BOOST_TEST(p.lane(0, 0).epoch == epoch);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
