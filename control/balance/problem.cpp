@@ -6,12 +6,13 @@
 #include <map>
 
 #include "control/balance/eligibility.hpp"
+#include "control/topology/columns.hpp"
 #include "dataplane/base/error.hpp"
 
 namespace lk {
 namespace {
 
-using Domains = std::vector<std::vector<EndpointId>>;  // members of each, in rank order; domains by id
+using Columns = std::vector<std::vector<EndpointId>>;  // by column and domain: who reduces it there
 
 void check_sizes(const BalanceInput& input) {
   const ClusterSpec& cluster = input.cluster;
@@ -25,7 +26,7 @@ void check_sizes(const BalanceInput& input) {
   }
 }
 
-Domains domains_of(const BalanceInput& input) {
+DomainMembers domains_of(const BalanceInput& input) {
   std::map<DomainId, std::vector<EndpointId>> by_id;
   std::vector<bool> seen(input.cluster.gpus.size(), false);
   for (const EndpointId member : input.members) {
@@ -36,7 +37,7 @@ Domains domains_of(const BalanceInput& input) {
     seen[member] = true;
     by_id[input.cluster.gpus[member].domain].push_back(member);
   }
-  Domains domains;
+  DomainMembers domains;
   for (auto& [id, members] : by_id) domains.push_back(std::move(members));
   return domains;
 }
@@ -63,10 +64,11 @@ class DemandTable {
   std::vector<TrunkDemand> demands_;
 };
 
-void add_domain_steps(const Domains& domains, Problem& problem, DemandTable& table) {
-  for (const auto& members : domains) {
+void add_domain_steps(const DomainMembers& domains, const Columns& columns, Problem& problem, DemandTable& table) {
+  for (std::size_t d = 0; d < domains.size(); ++d) {
+    const auto& members = domains[d];
     for (std::size_t j = 0; j < problem.columns; ++j) {
-      const EndpointId owner = members[j % members.size()];
+      const EndpointId owner = columns[j][d];
       for (std::size_t h = 0; h < problem.homes; ++h) {
         const auto part = static_cast<std::uint32_t>(j * problem.homes + h);
         for (const EndpointId member : members) {
@@ -79,14 +81,14 @@ void add_domain_steps(const Domains& domains, Problem& problem, DemandTable& tab
   }
 }
 
-void add_rail_steps(const Domains& domains, Problem& problem, DemandTable& table) {
+void add_rail_steps(const Columns& columns, Problem& problem, DemandTable& table) {
   for (std::size_t j = 0; j < problem.columns; ++j) {
     for (std::size_t h = 0; h < problem.homes; ++h) {
       const auto part = static_cast<std::uint32_t>(j * problem.homes + h);
-      const EndpointId home = domains[h][j % domains[h].size()];
+      const EndpointId home = columns[j][h];
       for (std::size_t d = 0; d < problem.homes; ++d) {
         if (d == h) continue;
-        const EndpointId owner = domains[d][j % domains[d].size()];
+        const EndpointId owner = columns[j][d];
         table.add(owner, home, part);  // to the home, to be reduced
         table.add(home, owner, part);  // and back
       }
@@ -151,14 +153,15 @@ void merge_series(Problem& problem) {
 Problem make_problem(const BalanceInput& input) {
   check_sizes(input);
   Problem problem;
-  const Domains domains = domains_of(input);
+  const DomainMembers domains = domains_of(input);
+  const Columns columns = choose_columns(input.cluster, domains);
   problem.homes = domains.size();
-  for (const auto& members : domains) problem.columns = std::max(problem.columns, members.size());
+  problem.columns = columns.size();
   problem.banned.assign(problem.part_count(), false);
   for (const auto& both : input.capacity) problem.capacity.insert(problem.capacity.end(), both.begin(), both.end());
   DemandTable table(input.cluster);
-  add_domain_steps(domains, problem, table);
-  add_rail_steps(domains, problem, table);
+  add_domain_steps(domains, columns, problem, table);
+  add_rail_steps(columns, problem, table);
   problem.demands = table.take();
   for (TrunkDemand& demand : problem.demands) {
     add_options(input, problem, demand);

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "control/topology/columns.hpp"
 #include "dataplane/base/error.hpp"
 
 namespace lk {
@@ -37,8 +38,30 @@ void lay_over_domains(const ClusterSpec& cluster, GroupSpec& group) {
       group.domain_of[ranks[place]] = static_cast<std::uint16_t>(group.domains.size());
       group.place_of[ranks[place]] = static_cast<std::uint16_t>(place);
     }
-    group.columns = std::max(group.columns, static_cast<std::uint16_t>(ranks.size()));
-    group.domains.push_back({std::move(ranks)});
+    group.domains.push_back({.ranks = std::move(ranks), .owners = {}});
+  }
+}
+
+void choose_owners(const ClusterSpec& cluster, GroupSpec& group) {
+  DomainMembers domains;
+  std::map<EndpointId, Rank> rank_of;
+  for (const GroupDomain& domain : group.domains) {
+    domains.emplace_back();
+    for (const Rank r : domain.ranks) {
+      domains.back().push_back(group.members[r]);
+      rank_of[group.members[r]] = r;
+    }
+  }
+  const auto columns = choose_columns(cluster, domains);
+  if (columns.empty()) {
+    throw InputError(
+        fmt::format("group {}: this cluster joins no GPU that it has in each of {} NVLink domains with the "
+                    "others, expected GPUs of the same index",
+                    group.name, domains.size()));
+  }
+  group.columns = static_cast<std::uint16_t>(columns.size());
+  for (const auto& owners : columns) {
+    for (std::size_t d = 0; d < owners.size(); ++d) group.domains[d].owners.push_back(rank_of.at(owners[d]));
   }
 }
 
@@ -75,6 +98,7 @@ GroupSpec make_group_spec(const ClusterSpec& cluster, std::span<const EndpointId
   group.uuid_lo = identity.uuid_lo;
   group.members.assign(members.begin(), members.end());
   lay_over_domains(cluster, group);
+  choose_owners(cluster, group);
   return group;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "control/peers/group_builder.hpp"
+#include "dataplane/base/error.hpp"
 
 namespace lk {
 
@@ -158,10 +159,22 @@ void Membership::on_nack(GroupRecord& group, NodeId from, RecordReader& in, Nano
   if (!take_for_dead(group, gone, from) && asked && shrink.target != target) propose(group, now);
 }
 
+// Those who are left, laid over their domains; when they cannot all reach each other the group has ended.
+std::optional<GroupSpec> Membership::shrunk_spec(GroupRecord& group, const std::vector<NodeId>& gone,
+                                                 std::uint16_t target, OpNumber first_op, Nanos now) {
+  try {
+    return make_shrunk_spec(context_.cluster, group.spec, gone, target, first_op);
+  } catch (const InputError& e) {
+    groups_.end(group, Status::kNodeLost, gone.back(), e.what(), true, now);
+    return std::nullopt;
+  }
+}
+
 void Membership::commit(GroupRecord& group, Nanos now) {
   ShrinkRound& shrink = group.shrink;
-  const GroupSpec spec =
-      make_shrunk_spec(context_.cluster, group.spec, shrink.gone, shrink.target, shrink.least_done + 1);
+  const auto shrunk = shrunk_spec(group, shrink.gone, shrink.target, shrink.least_done + 1, now);
+  if (!shrunk) return;
+  const GroupSpec& spec = *shrunk;
   PlanSpec plan = context_.plans.best_plan(spec, group.chunk_most_bytes);
   plan.version = shrink.highest_version + 1;
   RecordWriter out = about(spec);
@@ -179,8 +192,8 @@ void Membership::on_commit(GroupRecord& group, NodeId from, RecordReader& in, Na
   if (!in.done() || target <= group.spec.membership || contains(gone, context_.self)) return;
   if (!std::includes(group.gone.begin(), group.gone.end(), gone.begin(), gone.end())) return;
   if (!group.shrink.open || coordinator(group) != from) return;
-  const GroupSpec spec = make_shrunk_spec(context_.cluster, group.spec, gone, target, first_op);
-  if (plan_fits(spec, plan)) adopt(group, spec, plan, now);
+  const auto spec = shrunk_spec(group, gone, target, first_op, now);
+  if (spec && plan_fits(*spec, plan)) adopt(group, *spec, plan, now);
 }
 
 void Membership::adopt(GroupRecord& group, const GroupSpec& spec, const PlanSpec& plan, Nanos now) {

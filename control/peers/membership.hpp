@@ -10,6 +10,9 @@
 // Owner: the control thread. Nothing fails; what is not settled by the deadline ends the group.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "control/peers/plan_agreement.hpp"
 
 namespace lk {
@@ -36,6 +39,8 @@ class Membership {
   void on_ack(GroupRecord& group, NodeId from, RecordReader& in, Nanos now);
   void on_nack(GroupRecord& group, NodeId from, RecordReader& in, Nanos now);
   void on_commit(GroupRecord& group, NodeId from, RecordReader& in, Nanos now);
+  std::optional<GroupSpec> shrunk_spec(GroupRecord& group, const std::vector<NodeId>& gone, std::uint16_t target,
+                                       OpNumber first_op, Nanos now);
   void commit(GroupRecord& group, Nanos now);
   void adopt(GroupRecord& group, const GroupSpec& spec, const PlanSpec& plan, Nanos now);
   bool take_for_dead(const GroupRecord& group, const std::vector<NodeId>& nodes, NodeId from);

@@ -2,7 +2,7 @@
 // which part of the data each GPU reduces. Both are built by the control plane, immutable afterwards, and handed to
 // engines by command; an engine gives a replaced one back by event.
 //
-// Words: ranks are grouped by NVLink domain in domain order. Column j of domain d is its member j mod m_d; data of one
+// Words: ranks are grouped by NVLink domain in domain order. A column names one member of each domain; data of one
 // column is reduced by that member in every domain, so it travels along one rail. A chunk has a column and a home
 // domain: the home's owner folds all domains' values.
 #pragma once
@@ -17,7 +17,8 @@
 namespace lk {
 
 struct GroupDomain {
-  std::vector<Rank> ranks;  // in rank order
+  std::vector<Rank> ranks;   // in rank order
+  std::vector<Rank> owners;  // by column; empty: the ranks in turns
 };
 
 struct GroupSpec {
@@ -29,12 +30,12 @@ struct GroupSpec {
   std::vector<GroupDomain> domains;        // in domain order
   std::vector<std::uint16_t> domain_of;    // by rank: index into domains
   std::vector<std::uint16_t> place_of;     // by rank: index into its domain's ranks
-  std::uint16_t columns = 0;               // the largest domain's member count
+  std::uint16_t columns = 0;               // mostly the largest domain's member count
   OpNumber first_op = 1;                   // of this membership
 
   Rank owner(std::uint16_t domain, std::uint16_t column) const noexcept {
-    const auto& ranks = domains[domain].ranks;
-    return ranks[column % ranks.size()];
+    const auto& list = domains[domain].owners.empty() ? domains[domain].ranks : domains[domain].owners;
+    return list[column % list.size()];
   }
 };
 
