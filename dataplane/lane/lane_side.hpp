@@ -82,6 +82,7 @@ struct LaneSide {
   std::size_t held_requests() const noexcept { return request_count + missing.size(); }  // of kLaneRequests
   Nanos probe_at = kNever;
   Nanos probe_wait_ns = 0;
+  Nanos probe_patience_ns = 0;  // how long the next probe may take at least
   Nanos probe_deadline = kNever;
   Nanos probe_sent_at = 0;
   Nanos round_trip_ns = 0;  // as the last probe found it

@@ -53,8 +53,6 @@ void Engine::send_probe(std::uint32_t side, Nanos now) noexcept {
   }
   s.probe_at = now + s.probe_wait_ns;
   s.probe_wait_ns = std::min(s.probe_wait_ns * 2, options_.probe_most_ns);
-  // A lane may have become slow: each try waits longer than the one before.
-  const Nanos patience = std::max<Nanos>(20 * s.latency_ns, s.probe_wait_ns / 4);
   s.probe_sent_at = now;
   Signal p = new_signal(s.far ? SignalKind::kProbe : SignalKind::kProbeEcho, s.peer);
   p.lane = s.lane;
@@ -65,6 +63,9 @@ void Engine::send_probe(std::uint32_t side, Nanos now) noexcept {
     send_signal(p, now, s.lane);
     return;
   }
+  // A lane may have become slow: each try waits longer than the one before, also where the tries come often.
+  const Nanos patience = std::max<Nanos>({20 * s.latency_ns, s.probe_wait_ns / 4, s.probe_patience_ns});
+  s.probe_patience_ns = std::min(2 * patience, options_.probe_most_ns / 4);
   ++s.epoch;
   s.state = LaneState::kProbing;
   s.probe_deadline = now + patience;
@@ -144,6 +145,7 @@ void Engine::lane_returned(std::uint32_t side, Nanos now) noexcept {
   s.state = LaneState::kUp;
   std::erase(ailing_, side);
   s.probe_at = s.probe_deadline = kNever;
+  s.probe_patience_ns = 4 * s.round_trip_ns;
   s.measured_GBps = 0;
   s.unanswered = s.signals_heard = s.signals_echoed = 0;
   s.proved_at = now;
