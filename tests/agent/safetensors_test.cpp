@@ -78,6 +78,21 @@ const char* const kSmall =
     R"({"__metadata__":{"format":"pt","step":"7"},"b":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
     R"("a":{"dtype":"BF16","shape":[],"data_offsets":[16,18]},"none":{"dtype":"F16","shape":[3,0],"data_offsets":[18,18]}}  )";
 
+// A file that is there, and other bytes that would take its place.
+struct Written {
+  Written() {
+    lk::write_safetensors(target, file, file.data);
+    before = file_bytes(target);
+    changed = file.data;
+    changed[0] ^= std::byte{1};
+  }
+  Folder folder;
+  lk::SafetensorsFile file = lk::read_safetensors(gradient(0, ""));
+  std::string target = folder.path / "out.safetensors";
+  decltype(file_bytes({})) before;
+  decltype(file.data) changed;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(safetensors)
@@ -241,11 +256,7 @@ BOOST_AUTO_TEST_CASE(names_both_files_and_what_differs) {
 }
 
 BOOST_AUTO_TEST_CASE(a_full_disk_leaves_nothing_behind) {
-  const Folder folder;
-  const auto file = lk::read_safetensors(gradient(0, ""));
-  const std::string target = folder.path / "out.safetensors";
-  lk::write_safetensors(target, file, file.data);
-  const auto before = file_bytes(target);
+  const Written w;
 
   struct rlimit old {};
   BOOST_REQUIRE_EQUAL(::getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -253,35 +264,27 @@ BOOST_AUTO_TEST_CASE(a_full_disk_leaves_nothing_behind) {
   struct rlimit low = old;
   low.rlim_cur = 100'000;  // the kernel then refuses as it does on a full disk, with EFBIG
   BOOST_REQUIRE_EQUAL(::setrlimit(RLIMIT_FSIZE, &low), 0);
-  auto changed = file.data;
-  changed[0] ^= std::byte{1};
-  BOOST_CHECK_EXCEPTION(lk::write_safetensors(target, file, changed), lk::SystemError,
-                        [&](const auto& e) { return one_line_with(e, target + ": cannot be written"); });
-  BOOST_CHECK_THROW(lk::write_safetensors(target + "2", file, changed), lk::SystemError);
+  BOOST_CHECK_EXCEPTION(lk::write_safetensors(w.target, w.file, w.changed), lk::SystemError,
+                        [&](const auto& e) { return one_line_with(e, w.target + ": cannot be written"); });
+  BOOST_CHECK_THROW(lk::write_safetensors(w.target + "2", w.file, w.changed), lk::SystemError);
   ::setrlimit(RLIMIT_FSIZE, &old);
   ::signal(SIGXFSZ, handler);
-  BOOST_TEST(folder.files() == 1U);
-  BOOST_TEST((file_bytes(target) == before));
+  BOOST_TEST(w.folder.files() == 1U);
+  BOOST_TEST((file_bytes(w.target) == w.before));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_not_put_in_place_changes_nothing) {
-  const Folder folder;
-  const auto file = lk::read_safetensors(gradient(0, ""));
-  const std::string target = folder.path / "out.safetensors";
-  lk::write_safetensors(target, file, file.data);
-  const auto before = file_bytes(target);
-  auto changed = file.data;
-  changed[0] ^= std::byte{1};
+  const Written w;
   {
-    const lk::NewSafetensors left(target, file, changed);
-    BOOST_TEST(folder.files() == 2U);
-    BOOST_TEST((file_bytes(target) == before));
+    const lk::NewSafetensors left(w.target, w.file, w.changed);
+    BOOST_TEST(w.folder.files() == 2U);
+    BOOST_TEST((file_bytes(w.target) == w.before));
   }
-  BOOST_TEST(folder.files() == 1U);
-  BOOST_TEST((file_bytes(target) == before));
-  lk::NewSafetensors(target, file, changed).put_in_place();
-  BOOST_TEST(folder.files() == 1U);
-  BOOST_TEST((lk::read_safetensors(target).data == changed));
+  BOOST_TEST(w.folder.files() == 1U);
+  BOOST_TEST((file_bytes(w.target) == w.before));
+  lk::NewSafetensors(w.target, w.file, w.changed).put_in_place();
+  BOOST_TEST(w.folder.files() == 1U);
+  BOOST_TEST((lk::read_safetensors(w.target).data == w.changed));
 }
 
 BOOST_AUTO_TEST_CASE(places_that_are_no_files_are_refused) {
