@@ -12,8 +12,6 @@
 namespace lk {
 namespace {
 
-using Columns = std::vector<std::vector<EndpointId>>;  // by column and domain: who reduces it there
-
 void check_sizes(const BalanceInput& input) {
   const ClusterSpec& cluster = input.cluster;
   if (input.capacity.size() != cluster.links.size()) {

@@ -22,8 +22,8 @@ std::size_t longest(const DomainMembers& domains) {
   return most;
 }
 
-std::vector<Owners> by_turns(const DomainMembers& domains) {
-  std::vector<Owners> columns(longest(domains));
+Columns by_turns(const DomainMembers& domains) {
+  Columns columns(longest(domains));
   for (std::size_t j = 0; j < columns.size(); ++j) {
     for (const auto& d : domains) columns[j].push_back(d[j % d.size()]);
   }
@@ -32,8 +32,8 @@ std::vector<Owners> by_turns(const DomainMembers& domains) {
 
 }  // namespace
 
-std::vector<Owners> choose_columns(const ClusterSpec& cluster, const DomainMembers& domains) {
-  std::vector<Owners> columns = by_turns(domains);
+Columns choose_columns(const ClusterSpec& cluster, const DomainMembers& domains) {
+  Columns columns = by_turns(domains);
   const auto meets = [&cluster](const Owners& owners) { return can_meet(cluster, owners); };
   if (std::all_of(columns.begin(), columns.end(), meets)) return columns;
   DomainMembers built;

@@ -12,8 +12,9 @@
 namespace lk {
 
 using DomainMembers = std::vector<std::vector<EndpointId>>;  // of each domain, in rank order; none is empty
+using Columns = std::vector<std::vector<EndpointId>>;        // by column and domain: who reduces it there
 
-// owners[column][domain]. None: no part could be brought from every domain to every other.
-std::vector<std::vector<EndpointId>> choose_columns(const ClusterSpec& cluster, const DomainMembers& domains);
+// None: no part could be brought from every domain to every other.
+Columns choose_columns(const ClusterSpec& cluster, const DomainMembers& domains);
 
 }  // namespace lk
